@@ -39,6 +39,7 @@ PASSES = {
 }
 CHOICES: dict[str, dict[str, str]] = {
     "rounds": {
+        "program": "a whole program is one table of calls that machine code runs, loops and what is before and behind them",
         "table": "a loop is one table of calls that machine code runs, where its steps are kernels",
         "apart": "every round runs as any program does",
     },

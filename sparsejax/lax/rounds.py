@@ -25,6 +25,8 @@ FEW = 12
 """Steps that take less time, one by one, than it takes to begin a loop as a whole."""
 WAYS = "table", "apart"
 """How the rounds of a loop run."""
+WITH_PROGRAM = "program", *WAYS
+"""How a program with loops runs, where all its steps may be one table."""
 
 
 class Body:
@@ -96,6 +98,20 @@ def run_while(
         if _entries(carry) >= _entries(sample):
             sample = carry
     return carry
+
+
+def sampled(
+    going: Body, step: Body, asked: Sequence[Storage], given: Sequence[Storage], carry: Sequence[Storage]
+) -> Sequence[Storage]:
+    """The carry of the round with most entries, of the first ones."""
+    sample = carry
+    for _ in range(step.patience):
+        if not going.run((*asked, *carry))[0].vals[0]:
+            break
+        carry = step.run((*given, *carry))
+        if _entries(carry) >= _entries(sample):
+            sample = carry
+    return sample
 
 
 def _dense(storages: Sequence[Storage]) -> bool:

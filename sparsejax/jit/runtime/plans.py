@@ -31,6 +31,7 @@ from sparsejax.jit.runtime import donation, library_call, sequence
 from sparsejax.jit.runtime.direct import Direct
 from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
 from sparsejax.jit.runtime.system import threads
+from sparsejax.jit.runtime.whole import program as programs
 from sparsejax.jit.runtime.whole.loop import Loop
 from sparsejax.jit.runtime.whole.registers import Unbound
 from sparsejax.lax.rounds import Body, Rounds
@@ -123,12 +124,14 @@ class Plan(Body):
         straight = single and not self.literals and self.reads[0] == list(range(count))
         self.alone = calls[0] if straight and self.fresh else None
         """The kernel that is all there is to do, if it reads the operands as they come."""
+        self._programs = programs.Programs() if programs.has_loops(self) else None
+        """What runs it as one table, where it has loops and that may be."""
         self._single = single and self.fresh and isinstance(calls[0], KernelRunner)
         self._straighten()
 
     def _straighten(self) -> None:
         """What gives the first result."""
-        straight = self._line.straight(self.literals) if self.fresh else None
+        straight = self._line.straight(self.literals) if self.fresh and self._programs is None else None
         self.call: Callable[[Sequence[Storage]], Storage] = straight or self._outcome
         """The first result, as `outcome`."""
 
@@ -137,6 +140,7 @@ class Plan(Body):
         made: Plan = object.__new__(Plan)  # in a fifth of the time of `copy.copy`
         made.__dict__.update(self.__dict__)
         made._tables = {}
+        made._programs = None if self._programs is None else programs.Programs()
         made.out_avals = [a.resized(change) for a in self.out_avals]
         made.steps = [
             s.resized(change)
@@ -345,6 +349,10 @@ class Plan(Body):
         """The results; the memory of `donated` operands, by number, may be used for them."""
         if donated:
             return self._run_donated(storages, donated)
+        if self._programs is not None:
+            results = self._programs.run(self, storages)
+            if results is not None:
+                return results
         found = self._line.run(self.registers(storages))
         return self._written(storages).run(storages) if found is None else list(found)
 

@@ -18,13 +18,18 @@ it are numbers of words, `*x` is what the word `x` points to.
     ADD    x y                      x = x + y
     CLONE  x y size more            x = the address of a copy of what is at *x, which has `size` bytes for each that word y counts (y < 0: of
                                     none) and `more`
+    ALIGN  x y n                    x = the first multiple of n, a power of two, from y on
     SWITCH x n size signed          go on at one of the n operations that follow: which one is the number of `size` bytes at *x, or the nearest
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import OUT_OF_MEMORY, Val
@@ -32,9 +37,13 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.codegen.kernel_memory import block, null
 
-HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD, SWITCH, CLONE = range(15)
+HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD, SWITCH, CLONE, ALIGN = range(16)
 WIDTH = 5
 PAUSED = -1
+FIRST = 64
+"""Rounds before Python is asked for signals for the first time."""
+AWAY = 0.05
+"""Seconds, about, after which it is asked again."""
 LANES = 8
 """Words that are filled at once."""
 OPS, WORDS, AT, BUDGET = range(4)
@@ -45,6 +54,35 @@ OPS, WORDS, AT, BUDGET = range(4)
 def kernel() -> compiler.Kernel:
     """The function of these slots."""
     return compiler.compile_text(written(LLVMBuilder()))
+
+
+def drive(
+    address: int,
+    slots: NDArray[np.int64],
+    words: NDArray[np.int64],
+    left: int | None,
+    failures: Mapping[int, Callable[[NDArray[np.int64]], None]],
+) -> None:
+    """Run a table on the slots at this address, so many rounds or (None) until it leaves, and ask for signals from time to time. Where an operation
+    fails, what stands beside its number raises."""
+    run, budget = kernel().function, FIRST
+    while True:
+        now = budget if left is None else min(budget, left)
+        slots[BUDGET], started = now, time.perf_counter()
+        status = run(address)
+        if status == PAUSED:
+            if left is not None:
+                left -= now
+                if not left:
+                    return
+            budget = budget * 2 if time.perf_counter() - started < AWAY else max(1, budget // 2)
+            continue
+        if status:
+            raises = failures.get(int(slots[AT]))
+            if raises is not None:
+                raises(words)
+            compiler.check(status)
+        return
 
 
 def written(b: LLVMBuilder) -> str:
@@ -66,6 +104,7 @@ def written(b: LLVMBuilder) -> str:
         ADD: lambda: b.store(run.words, run.a, b.add(run.word(run.a), run.word(run.b))),
         SWITCH: run.switch,
         CLONE: run.clone,
+        ALIGN: run.align,
     }
     with b.while_(lambda: b.get(run.going)):
         code = run.begin()
@@ -167,6 +206,11 @@ class _Run:
             b.set(count, self.word(self.b))
         size = b.add(b.mul(b.get(count), self.c), self.d)
         _drop(b.call("memcpy", "ptr", [self._taken(size), old, size]))
+
+    def align(self) -> None:
+        b = self.builder
+        up = b.add(self.word(self.b), b.sub(self.c, 1))
+        b.store(self.words, self.a, b.and_(up, b.sub(b.i64(0), self.c)))
 
     def free(self) -> None:
         b, old = self.builder, self.word(self.a)

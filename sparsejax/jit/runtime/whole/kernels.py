@@ -2,6 +2,7 @@
 
 thin      slots of x, of tol, of the result           its entries that differ from the fill by more than the number `tol`, in formats that
                                                       list coordinates in one segment
+listed    slots of x, of the result                   the entries of the dense vector x that differ from the fill
 within    extent, count, slots of x, of y, memory     y = the integers x, negative ones counted from the end; status 1 where one is out of
                                                       bounds. Where x is fine as it is, y is x itself, unless it must lie `apart`
 """
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.avals import Aval
-from sparsejax.formats import convert
+from sparsejax.formats import Format, convert
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
@@ -150,3 +151,46 @@ def within(aval: Aval, drop: bool, apart: bool) -> compiler.Kernel | None:
     if not aval.format.is_dense or aval.dtype.kind not in "iu" or aval.format.blocked:
         return None
     return _within(aval.dtype, aval.ndim, drop, apart)
+
+
+@functools.lru_cache(maxsize=64)
+def _listed(coordinate: int, dtype: np.dtype[Any], fill: bytes) -> compiler.Kernel:
+    b, kind, value = LLVMBuilder(), _machine(dtype), np.frombuffer(fill, dtype)[0]
+    assert kind is not None
+    extent, given, zero = b.slot(0, "i64", "extent"), Vector.in_slot(b, 1, dtype.itemsize, "x"), b.i64(0)
+    made = []
+    for slot, count, size in ((3, b.i64(2), 8), (4, extent, coordinate), (5, extent, dtype.itemsize)):
+        made.append(Vector(allocate(b, count, size, zero=False), size))
+        b.set_slot(slot, made[-1].pointer)
+    ends, crd, vals = made
+    at, differs = b.var("at", zero), "une" if dtype.kind == "f" else "ne"
+    fills = b.const(kind, value if dtype.kind == "f" else int(value))
+
+    def one(p: Val) -> None:
+        with b.if_(b.compare(differs, b.load(given.pointer, p, kind), fills)):
+            crd.put(b, b.get(at), crd.element(b, p))
+            vals.put(b, b.get(at), given.get(b, p))
+            b.increment(at)
+
+    lanes = BYTES // dtype.itemsize
+    rest = b.and_(extent, b.i64(-lanes))
+    with b.for_(zero, rest, "p", step=lanes) as p:
+        some = b.compare(differs, b.load(given.pointer, p, f"<{lanes} x {kind}>"), b.splat(fills, lanes))
+        with b.if_(b.call(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [some])), b.for_(p, b.add(p, lanes), "q") as q:
+            one(q)
+    with b.for_(rest, extent, "p") as p:
+        one(p)
+    ends.put(b, zero, zero)
+    ends.put(b, b.i64(1), b.get(at))
+    b.set_slot(6, b.get(at))
+    return compiled(b)
+
+
+def listed(aval: Aval, form: Format) -> compiler.Kernel | None:
+    """The kernel for dense vectors of this type, and lists of one segment; None where there is none."""
+    if aval.ndim != 1 or not aval.format.is_dense or form.blocked or len(form.levels) != 1 or aval.format.blocked:
+        return None
+    fill = np.asarray(aval.fill_value, aval.dtype)
+    if not form.levels[0].listed or not form.levels[0].unique or _machine(aval.dtype) is None or fill != fill:
+        return None
+    return _listed(convert.crd_dtype(aval.shape[0]).itemsize, aval.dtype, fill.tobytes())

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,9 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.core.avals import Aval
-from sparsejax.formats import copies
+from sparsejax.formats import convert, copies
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.system import allocator, result_memory
 from sparsejax.jit.runtime.whole import driver
@@ -44,9 +42,6 @@ from sparsejax.jit.runtime.whole.driver import ADD, COPY, HALT, JUMP, MOVE, TICK
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, tensor_of, words_of
 from sparsejax.jit.runtime.whole.table import LINE, Table
 from sparsejax.lax.rounds import Rounds
-
-AWAY = 0.05
-"""Seconds, about, after which Python is asked for signals."""
 
 
 @dataclass
@@ -126,25 +121,8 @@ class Loop:
                 around.append(table.carry(first + number, s, aval))
                 self._carries.append(Carry.of(number, around[-1]))
         slices = [table.part(s, a) for s, a in zip(parts, avals[first + len(carry) :], strict=True)]
-        start, leave = len(table.ops), None
-        if going is not None:
-            (answer,) = table.plan(going, [*fixed[: len(asked)], *around], False, tested)
-            leave = len(table.ops)
-            table.op(UNLESS, answer.vals, 0)
-        results = table.plan(step, [*fixed[len(asked) :], *around, *slices], True, stepped, around)
-        for result in results[len(carry) :]:
-            table.put(result)
-        _rotate(
-            table,
-            [r for r, same in zip(around, stays, strict=True) if not same],
-            [r for r, same in zip(results, stays, strict=False) if not same],
-        )
-        for address, stride in table.steps:
-            table.op(ADD, address, stride)
-        table.op(TICK)
-        table.op(JUMP, 0, start)
-        if leave is not None:
-            table.ops[leave][2] = len(table.ops)
+        rounds = fixed[: len(asked)], fixed[len(asked) :], around, slices
+        written(table, (going, tested), (step, stepped), *rounds, stays)
         table.op(HALT)
         self._finish(table)
 
@@ -163,7 +141,7 @@ class Loop:
         sizes = [0 if k in table.around else size for k, size in enumerate(table.sizes)]
         starts = np.array([0, *itertools.accumulate(sizes)], np.int64)
         self._starts, self._bytes = starts[[number for _, number in together]], int(starts[-1]) + LINE
-        self._driver = driver.kernel().function
+        driver.kernel()
 
     def run(
         self,
@@ -182,7 +160,7 @@ class Loop:
         for load in self._loads:
             s = every[load.operand]
             if load.form is not None:
-                s = copies.converted(s, load.form)
+                s = copies.converted(s, load.form) if load.kept else convert.convert(s, load.form)
                 converted.append(s)
             slots = s.cache.get("slots") or binding.input_slots(s)
             words[load.at : load.at + load.size] = np.frombuffer(slots, np.int64)[: load.size]
@@ -216,24 +194,7 @@ class Loop:
     def _drive(self, words: NDArray[np.int64], left: int | None) -> None:
         """Run the table, so many rounds or (None) until it leaves, and ask for signals from time to time."""
         slots = np.array([result_memory.address_of(self._ops), result_memory.address_of(words), 0, 0], np.int64)
-        address, run, budget = result_memory.address_of(slots), self._driver, 64
-        while True:
-            now = budget if left is None else min(budget, left)
-            slots[3], started = now, time.perf_counter()
-            status = run(address)
-            if status == driver.PAUSED:
-                if left is not None:
-                    left -= now
-                    if not left:
-                        return
-                budget = budget * 2 if time.perf_counter() - started < AWAY else max(1, budget // 2)
-                continue
-            if status:
-                raises = self._failures.get(int(slots[2]))
-                if raises is not None:
-                    raises(words)
-                compiler.check(status)
-            return
+        driver.drive(result_memory.address_of(slots), slots, words, left, self._failures)
 
     def _release(self, words: NDArray[np.int64]) -> None:
         """Free what operations have taken."""
@@ -242,6 +203,39 @@ class Loop:
                 allocator.give(int(words[word]))
         for c in self._carries:
             c.forget(words)
+
+
+def written(
+    table: Table,
+    going: tuple[Any, list[Storage]],
+    step: tuple[Any, list[Storage]],
+    asked: Sequence[Register],
+    given: Sequence[Register],
+    around: Sequence[Register],
+    slices: Sequence[Register],
+    stays: Sequence[bool],
+) -> None:
+    """The operations of all rounds. Condition (None: of a `scan`) and body stand beside the values of their registers in some round; carries that
+    stay are not changed."""
+    start, leave = len(table.ops), None
+    if going[0] is not None:
+        (answer,) = table.plan(going[0], [*asked, *around], False, going[1])
+        leave = len(table.ops)
+        table.op(UNLESS, answer.vals, 0)
+    results = table.plan(step[0], [*given, *around, *slices], True, step[1], around)
+    for result in results[len(around) :]:
+        table.put(result)
+    _rotate(
+        table,
+        [r for r, same in zip(around, stays, strict=True) if not same],
+        [r for r, same in zip(results, stays, strict=False) if not same],
+    )
+    for address, stride in table.steps:
+        table.op(ADD, address, stride)
+    table.op(TICK)
+    table.op(JUMP, 0, start)
+    if leave is not None:
+        table.ops[leave][2] = len(table.ops)
 
 
 def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Register]) -> None:

@@ -91,6 +91,8 @@ class Load:
     size: int
     heads: tuple[int, ...]
     form: Format | None = None
+    kept: bool = True
+    """Whether the operand keeps its copy in that format."""
 
 
 def ints_of(packed: bytes) -> list[int]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Eqn
-from sparsejax.formats import Format, copies
+from sparsejax.formats import Format, convert, copies
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.codegen import abi
 from sparsejax.jit.ir.program import heads
@@ -64,6 +64,8 @@ class Table:
     """Words with addresses of memory that operations have taken, 0 where it was given back or went to another register; and the word that tells
     whether it is their own (-1: always). What is there when an operation fails is given back."""
     keep: list[Any] = field(default_factory=list)
+    loops: Callable[..., list[Register]] | None = None
+    """What writes the rounds of a loop that is met; None inside of one."""
     failures: dict[int, Callable[[NDArray[np.int64]], None]] = field(default_factory=dict)
     """By the number of an operation: what raises where it has failed."""
 
@@ -89,14 +91,16 @@ class Table:
 
     # ------------------------------------------------------------------------------------------------ registers
 
-    def operand(self, number: int, storage: Storage, aval: Aval, form: Format | None = None) -> Register:
-        """An operand that does not change, in a format."""
+    def operand(
+        self, number: int, storage: Storage, aval: Aval, form: Format | None = None, kept: bool = True
+    ) -> Register:
+        """An operand that does not change, in a format; it keeps its copy in that, or not."""
         if form is not None:
-            storage = copies.converted(storage, form)
+            storage = copies.converted(storage, form) if kept else convert.convert(storage, form)
             aval = Aval(aval.shape, aval.dtype, form, aval.fill_value)
         size = size_of(aval)
         at = self.room([0] * words_of(aval))
-        self.loads.append(Load(number, at, size, heads(tensor_of(aval)), form))
+        self.loads.append(Load(number, at, size, heads(tensor_of(aval)), form, kept))
         return Register(at, size, aval, storage)
 
     def literal(self, storage: Storage) -> Register:
@@ -254,12 +258,28 @@ class Table:
                 self.op(ROOM, room, count)
         return made
 
-    def _moved(self, register: Register, form: Format) -> Register:
+    def _moved(self, register: Register, form: Format, kept: bool = True) -> Register:
         found = next((x for x in self.loads if x.at == register.at), None)
-        if register.changes or found is None:
+        if register.changes or found is None or found.form is not None:
             raise Unbound("a value that changes is converted before a kernel reads it")
-        aval = register.aval
-        return self.operand(found.operand, register.sample, aval, form)
+        return self.operand(found.operand, register.sample, register.aval, form, kept)
+
+    def converted(self, register: Register, form: Format, sample: Storage) -> Register:
+        """A value in another format: a list of the entries of a dense vector, or an operand that does not change."""
+        if not register.dense:
+            if form.is_dense:
+                raise Unbound("a sparse value is written out as a dense one")
+            return self._moved(register, form, kept=False)
+        x = register.sample
+        kernel = kernels.listed(Aval(x.shape, x.dtype, x.format, x.fill_value), form)
+        if kernel is None:
+            raise Unbound("a dense value that is no vector becomes sparse")
+        first = len(self.words)
+        self.copied(register)
+        made = self.output(Aval(sample.shape, sample.dtype, sample.format, sample.fill_value), sample)
+        self.keep.append(kernel)
+        self.op(CALL, kernel.address, first)
+        return made
 
     def _dense(
         self, bound: binding.Binding, aval: Aval, sample: Storage, swapped: bool, into: int | None = None
@@ -415,6 +435,10 @@ class Table:
                 registers.append(Register(0, 0, step.outputs[0].aval, samples[here], holds=tuple(held)))
             elif step.eqn.primitive.name == "thin" and kept.get(reads[1], (-1,))[0] == reads[0]:
                 registers.append(self.thinned(inputs[0], registers[kept[reads[1]][1]], samples[here]))
+            elif step.eqn.primitive.name == "convert_format":
+                registers.append(self.converted(inputs[0], step.outputs[0].aval.format, samples[here]))
+            elif step.eqn.primitive.name == "while" and self.loops is not None:
+                registers += self.loops(self, step.eqn, plan.bodies(number), inputs, [inputs[n] for n in last])
             elif step.eqn.primitive.name == "checked":
                 registers.append(self.checked(step.eqn, inputs[0], samples[here], here in wanted))
             else:

@@ -1,0 +1,359 @@
+"""A program with loops as one table (`table`, `driver`), with the kernels and conversions before and behind them.
+
+    s = (index == source);  f = s.asformat("coo");  f, d = while_loop(.., (f, s));  return d - 1
+
+before:   two kernels, a conversion, a `loop` and a kernel, each called from Python, with its operands packed and its result put together
+after:    one call. Only results of the program become arrays
+
+        TAKE    memory of all dense values between steps; ADD their places in it
+        CALL    index == source;  CALL listed;  ...
+        MOVE    d's first value;  COPY slots of f;  SET f's own ← 1      a carry takes over what nobody else reads
+        ...                                                              the rounds (`loop.written`)
+        COPY    address of the result;  CALL d - 1                       a kernel writes where the result is wanted
+        FREE    all that is left
+
+Where a step is of another kind, or a kernel has kernels by position beside it (`pattern_variants`), there is no such table: `Unbound`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsejax import config
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Eqn
+from sparsejax.formats import convert, copies
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.cost import statistics
+from sparsejax.jit.ir import choices
+from sparsejax.jit.runtime import binding
+from sparsejax.jit.runtime.kernels import turn
+from sparsejax.jit.runtime.system import allocator, result_memory, threads
+from sparsejax.jit.runtime.whole import driver, loop
+from sparsejax.jit.runtime.whole.branches import STEPS
+from sparsejax.jit.runtime.whole.driver import ADD, ALIGN, COPY, FREE, HALT, JUMP, MOVE, SET, TAKE, UNLESS
+from sparsejax.jit.runtime.whole.registers import Register, Unbound, ints_of, pointers_of, size_of, tensor_of, words_of
+from sparsejax.jit.runtime.whole.table import LINE, Table
+from sparsejax.lax import rounds
+
+CALLS = 3
+"""In which call with operands like these a table is made, which costs as much as some calls."""
+MOST = 64
+"""Tables of one plan."""
+
+_Made = Callable[[Any, Sequence[Storage], list[tuple[Any, bytes]], set[int]], Storage]
+
+
+class Programs:
+    """The tables of a plan, by settings and by facts of the sparse operands (`statistics.positions`)."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, int, Sequence[tuple[int, Any]], Program | None] = None, -1, (), None
+        self._known: dict[Any, Program | None] = {}
+        self._asked: dict[Any, int] = {}
+
+    def run(self, plan: Any, storages: Sequence[Storage]) -> list[Storage] | None:
+        """The results of `plan`; None where there is no table, or not yet."""
+        settings, count, kept, program = self._last
+        now = config.planning()
+        if (now is settings or now == settings) and count == threads.count():
+            for k, facts in kept:
+                if storages[k].cache.get("positions") != facts:
+                    break
+            else:
+                return None if program is None else program.run(storages)
+        return self._other(plan, storages)
+
+    def _other(self, plan: Any, storages: Sequence[Storage]) -> list[Storage] | None:
+        settings, count = config.planning(), threads.count()
+        kept = [(k, statistics.positions(s)) for k, s in enumerate(storages) if not s.format.is_dense]
+        key = settings, count, tuple(kept)
+        if key not in self._known:
+            asked = self._asked[key] = self._asked.get(key, 0) + 1
+            if asked < CALLS and not config.forcing:
+                return None
+            registers = plan.registers_of(storages)
+            with turn:
+                made = _program(plan, registers)
+            if len(self._known) >= MOST:
+                self._known, self._asked = {}, {}
+            self._known[key] = made
+            if made is None or not config.forcing:
+                return [registers[k] for k in plan.results]
+        program = self._known[key]
+        self._last = settings, count, kept, program
+        return None if program is None else program.run(storages)
+
+
+def has_loops(plan: Any) -> bool:
+    """Whether all steps of a plan may be one table, and some are loops."""
+    return _known(plan) and any(not hasattr(s, "nest") and s.eqn.primitive.name == "while" for s in plan.steps)
+
+
+def _known(plan: Any, inside: bool = False) -> bool:
+    steps = (*STEPS, "convert_format") if inside else (*STEPS, "convert_format", "while")
+    return not plan.checks.before and all(
+        (s.variants is None or inside) if hasattr(s, "nest") else s.eqn.primitive.name in steps for s in plan.steps
+    )
+
+
+def _program(plan: Any, registers: list[Storage]) -> Program | None:
+    """The table of a plan, whose registers were these in some call; None where there is none."""
+    if choices.pick("rounds", rounds.WITH_PROGRAM, "program") != "program":
+        return None
+    if not all(_known(body, True) for number in range(len(plan.steps)) for body in plan.bodies(number)):
+        return None
+    try:
+        return Program(plan, registers)
+    except Unbound:
+        return None
+
+
+class Program:
+    """A program that is ready to run; `Unbound` where there is no such table."""
+
+    def __init__(self, plan: Any, samples: list[Storage]) -> None:
+        """A plan, and the values of its registers in some call."""
+        table = Table(loops=_while)
+        table.room([0] * 4)  # the driver's own slots
+        count = len(plan.jaxpr.consts) + len(plan.jaxpr.inputs)
+        operands = [table.operand(k, s, _aval(s)) for k, s in enumerate(samples[:count])]
+        self._outputs: list[tuple[int, result_memory.Results]] = []
+        places = {k: table.room([0]) for k in dict.fromkeys(plan.results) if k >= count and samples[k].format.full}
+        registers = table.plan(plan, operands, False, samples, (), places)
+        of = dict(zip(plan.results, registers, strict=True))
+        self._order = [list(of).index(k) for k in plan.results] if len(of) < len(plan.results) else None
+        self._makers: list[_Made] = []
+        for k, register in of.items():
+            self._makers.append(self._result(table, places, k, register, samples[k]))
+        adopted = {word for m in self._makers if isinstance(m, _Adopted) for word in m.words}
+        self._finish(table, adopted)
+
+    def _result(self, table: Table, places: dict[int, int], number: int, r: Register, sample: Storage) -> _Made:
+        """What makes a result of the program."""
+        for load in table.loads:
+            if load.at == r.at and load.form is None:
+                return _Given(load.operand)
+        if not r.dense:
+            made = r.own == pointers_of(r) and not r.holds
+            if not made or any(isinstance(m, _Adopted) and m.register is r for m in self._makers):
+                raise Unbound("a result shares memory with another value")
+            return _Adopted(r)
+        size = sample.vals.nbytes
+        if r.around and size >= result_memory.SMALLEST:
+            return _Block(r, sample)
+        place = places[number]
+        if r.into != place:
+            table.op(MOVE, place, r.vals, size)
+        slots = binding.input_slots(sample)
+        results = result_memory.Results(len(sample.vals), sample.dtype, None, slots[:-8])
+        self._outputs.append((8 * place, results))
+        return _Fresh(len(self._outputs) - 1, sample, results)
+
+    def _finish(self, table: Table, adopted: set[int]) -> None:
+        """Put memory of dense values before the operations, and behind them what gives memory back."""
+        together = [(word, number) for word, number in table.buffers if number not in table.around]
+        sizes = [0 if k in table.around else size for k, size in enumerate(table.sizes)]
+        starts = list(itertools.accumulate(sizes, initial=0))
+        self._apart = [(word, table.sizes[number]) for word, number in table.buffers if number in table.around]
+        self._held = [h for h in table.held if h[0] not in adopted]
+        self._all = table.held
+        for word, owned in self._held:
+            table.op(FREE, word, owned)
+        before: list[list[int]] = []
+        if together:
+            raw, base, size = (table.room([n]) for n in (0, 0, starts[-1] + LINE))
+            before = [[TAKE, raw, size, 1, 0], [ALIGN, base, raw, LINE, 0]]
+            for word, number in together:
+                table.words[word] = starts[number]
+                before.append([ADD, word, base, 0, 0])
+            table.op(FREE, raw, -1)
+            self._all = [*table.held, (raw, -1)]
+        table.op(HALT)
+        before += table.once
+        _shift(table, len(before))
+        self._ops = np.array([*before, *table.ops], np.int64)
+        self._failures, self._keep = table.failures, table.keep
+        template = np.array(table.words, np.int64)
+        template[driver.OPS] = result_memory.address_of(self._ops)
+        self._template = template.tobytes()
+        self._loads = [(x.operand, 8 * x.at, 8 * (x.at + x.size), x) for x in table.loads]
+        driver.kernel()
+
+    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+        """The results for these operands."""
+        memory = bytearray(self._template)
+        words = np.frombuffer(memory, np.int64)
+        converted = []  # alive while their addresses are in the table
+        for operand, begin, end, load in self._loads:
+            s = storages[operand]
+            if load.form is not None:
+                s = copies.converted(s, load.form) if load.kept else convert.convert(s, load.form)
+                converted.append(s)
+            memory[begin:end] = s.cache.get("slots") or binding.input_slots(s)
+            for k, level in enumerate(load.heads, load.at + load.size):
+                words[k] = len(s.buffers[level][-1])
+        fresh: list[tuple[Any, bytes]] = []
+        for place, results in self._outputs:
+            taken = results.next()
+            memory[place : place + 8] = taken[1][-8:]
+            fresh.append(taken)
+        blocks: set[int] = set()
+        try:
+            for word, size in self._apart:
+                address = allocator.take(size)
+                blocks.add(address)
+                words[word] = address
+            address = result_memory.address_of(words)
+            words[driver.WORDS] = address
+            try:
+                driver.drive(address, words, words, None, self._failures)
+            except BaseException:
+                for word, owned in self._all:
+                    if words[word] and (owned < 0 or words[owned]):
+                        allocator.give(int(words[word]))
+                raise
+            found = [made(words, storages, fresh, blocks) for made in self._makers]
+            return found if self._order is None else [found[k] for k in self._order]
+        finally:
+            if blocks:
+                allocator.release([*blocks])
+
+
+class _Given:
+    """A result that is an operand."""
+
+    def __init__(self, operand: int) -> None:
+        self._operand = operand
+
+    def __call__(self, words: Any, storages: Sequence[Storage], fresh: Any, blocks: set[int]) -> Storage:
+        return storages[self._operand]
+
+
+class _Fresh:
+    """A dense result in memory that was made for it."""
+
+    def __init__(self, number: int, sample: Storage, results: result_memory.Results) -> None:
+        self._number, self._results = number, results
+        self._template = sample.format, sample.shape, sample.fill_value, sample.buffers
+
+    def __call__(self, words: Any, storages: Any, fresh: list[tuple[Any, bytes]], blocks: set[int]) -> Storage:
+        vals, slots = fresh[self._number]
+        made = Storage.dense(self._template, vals, {"slots": slots, "maker": self._results})
+        made.ours = True  # type: ignore[misc]
+        return made
+
+
+class _Block:
+    """A large dense carry, which takes its memory from `blocks`."""
+
+    def __init__(self, register: Register, sample: Storage) -> None:
+        self._vals, self._count, self._dtype = register.vals, len(sample.vals), sample.dtype
+        self._template = sample.format, sample.shape, sample.fill_value, sample.buffers
+
+    def __call__(self, words: Any, storages: Any, fresh: Any, blocks: set[int]) -> Storage:
+        own = int(words[self._vals])
+        if own in blocks:
+            blocks.remove(own)
+            vals = allocator.adopt(own, self._count, self._dtype)
+        else:
+            vals, address = result_memory.fresh(self._count, self._dtype, None)
+            ctypes.memmove(address, own, vals.nbytes)
+        return Storage.dense(self._template, vals, {})
+
+
+class _Adopted:
+    """A sparse result, whose memory kernels allocated; or an operand, where the loop never changed it."""
+
+    def __init__(self, register: Register) -> None:
+        self.register, self.words = register, register.own
+        self._adoption = binding.Adoption(tensor_of(register.aval))
+        self._at, self._end, self._owned = register.at, register.at + words_of(register.aval), register.owned
+        self._slots = register.at + register.size
+
+    def __call__(self, words: Any, storages: Sequence[Storage], fresh: Any, blocks: set[int]) -> Storage:
+        if self._owned >= 0 and not words[self._owned]:
+            slots = words[self._at : self._slots].tobytes()
+            return next(s for s in storages if not s.format.full and binding.input_slots(s) == slots)
+        return self._adoption.take(tuple(words[self._at : self._end].tolist()))
+
+
+def _aval(s: Storage) -> Aval:
+    return Aval(s.shape, s.dtype, s.format, s.fill_value)
+
+
+def _shift(table: Table, by: int) -> None:
+    """All operations come so much later."""
+    for op in table.ops:
+        if op[0] in (UNLESS, JUMP):
+            op[2] += by
+    table.failures = {k + by: raises for k, raises in table.failures.items()}
+
+
+def _while(
+    table: Table, eqn: Eqn, bodies: Sequence[Any], inputs: Sequence[Register], last: Sequence[Register]
+) -> list[Register]:
+    """A loop between other steps: its last carry. Nobody reads inputs that are `last` afterwards."""
+    going, step = bodies
+    first, second = eqn.param_dict["counts"]
+    samples = [r.sample for r in inputs]
+    asked, given, begin = samples[:first], samples[first : first + second], samples[first + second :]
+    carry = rounds.sampled(going, step, asked, given, begin)
+    stays = [step.forwarded()[n : n + 1] == [second + n] for n in range(len(carry))]
+    fixed = [_view(r) for r in inputs]
+    around = [
+        fixed[first + second + n] if same else _carry(table, inputs[first + second + n], carry[n], last)
+        for n, same in enumerate(stays)
+    ]
+    before, earlier, failures = table.ops, table.once, table.failures
+    table.ops, table.once, table.failures, table.loops = [], [], {}, None
+    tested, stepped = going.registers_of([*asked, *carry]), step.registers_of([*given, *carry])
+    loop.written(
+        table, (going, tested), (step, stepped), fixed[:first], fixed[first : first + second], around, (), stays
+    )
+    start = [*before, *table.once]
+    _shift(table, len(start))
+    table.ops, table.once, table.failures, table.loops = (
+        [*start, *table.ops],
+        earlier,
+        failures | table.failures,
+        _while,
+    )
+    for n, same in enumerate(stays):
+        if same:
+            around[n] = inputs[first + second + n]
+            around[n].readers += 1
+    return around
+
+
+def _view(r: Register) -> Register:
+    """A value as an operand of a loop."""
+    return Register(r.at, r.size, r.aval, r.sample)
+
+
+def _carry(table: Table, r: Register, sample: Storage, last: Sequence[Register]) -> Register:
+    """A carry that begins as the value of `r`."""
+    if r.aval.format != sample.format or r.sample.dtype != sample.dtype or r.sample.shape != sample.shape:
+        raise Unbound("a carry changes its type")
+    aval = _aval(sample)
+    made = Register(table.room([0] * words_of(aval)), size_of(aval), aval, sample, changes=True, around=True)
+    if made.dense:
+        table.words[made.at : made.vals] = ints_of(binding.input_slots(sample))[:-1]
+        table.buffer(made.vals, sample.vals.nbytes)
+        table.op(MOVE, made.vals, r.vals, sample.vals.nbytes)
+        return made
+    made.owned = table.room([0])
+    table.op(COPY, made.at, r.at, words_of(aval))
+    if r.made and r.own == pointers_of(r) and not r.holds and r.readers == 1 and r.owned < 0 and r in last:
+        table.op(SET, made.owned, 1)
+        table.forget(r)
+    elif r.made or r.around:
+        table.cloned(made, pointers_of(made))
+        table.op(SET, made.owned, 1)
+    table.owns(made, pointers_of(made))
+    return made
