@@ -1,13 +1,15 @@
-"""A graph neural network trained on mini-batches of sampled neighbours: every batch has another size, and nothing is traced or compiled for it.
+"""A graph neural network trained on mini-batches of sampled neighbours: sizes change from batch to batch, and nothing is traced or compiled for them.
 
     python examples/minibatches.py                                   a random graph with a power law of degrees, 100,000 nodes
     python examples/minibatches.py --data PATH/NotreDame_www.mtx     a graph in a file of the Matrix Market
+    python examples/minibatches.py --new 1                           no size comes twice
     python examples/minibatches.py --quick                           a small graph, few batches
 
 A batch is a number of nodes, up to `--neighbours` sampled neighbours of each, and the same of those: two sparse matrices and the rows of the
-features that they reach. The step (forward, loss, gradients) is one jitted function. It is timed per row on batches that differ, in turns with
-batches of one size, whose features were gathered just before as theirs were; losses are checked against the same step in NumPy and SciPy. Exit
-code 1 if these differ by more than 1e-9.
+features that they reach. The step (forward, loss, gradients) is one jitted function. One batch in five has sizes that never came before, the
+others have those of an earlier one, with other nodes (some that nobody asked for fill them up). The step is timed per row, in turns with batches
+that are all of one size, of other nodes each time too. Losses are checked against the same step in NumPy and SciPy. Exit code 1 if these differ
+by more than 1e-9.
 
 Model: Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large Graphs", 2017, with means of sampled neighbours.
 """
@@ -15,7 +17,6 @@ Model: Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -50,22 +51,36 @@ def power_law(nodes: int, rng: np.random.Generator) -> sp.csr_array:
 
 
 def sampled(
-    graph: sp.csr_array, nodes: np.ndarray, most: int, rng: np.random.Generator
-) -> tuple[sp.csr_array, np.ndarray]:
-    """Means over at most so many neighbours of every node, drawn with replacement, and who these are."""
+    graph: sp.csr_array, nodes: np.ndarray, most: int, rng: np.random.Generator, room: int | None = None
+) -> tuple[sp.csr_array, np.ndarray] | None:
+    """Means over at most so many neighbours of every node, drawn with replacement, and who these are; filled up with other nodes to as many as
+    there is room for (if not given, a few more than were reached), None where more were reached."""
     first, count = graph.indptr[nodes], np.diff(graph.indptr)[nodes]
     drawn = first[:, None] + (rng.random((len(nodes), most)) * count[:, None]).astype(np.int64)
     reached, column = np.unique(graph.indices[drawn], return_inverse=True)
+    room = len(reached) * 33 // 32 if room is None else room
+    if room < len(reached):
+        return None
     rows = np.repeat(np.arange(len(nodes)), most)
-    means = sp.coo_array((np.full(rows.size, 1 / most), (rows, column.ravel())), shape=(len(nodes), len(reached)))
-    return means.tocsr(), reached
+    means = sp.coo_array((np.full(rows.size, 1 / most), (rows, column.ravel())), shape=(len(nodes), room))
+    return means.tocsr(), np.append(reached, rng.integers(0, graph.shape[0], room - len(reached)))
 
 
-def batch_of(graph: sp.csr_array, features: np.ndarray, labels: np.ndarray, size: int, most: int, rng: Any) -> Batch:
-    nodes = rng.choice(graph.shape[0], size, replace=False)
-    inner, middle = sampled(graph, nodes, most, rng)
-    outer, reached = sampled(graph, middle, most, rng)
-    return Batch(inner, outer, features[reached], labels[nodes])
+Sizes = tuple[int, int | None, int | None]
+"""How many nodes a batch has, how many these may reach, and how many those; None for as many as they do."""
+
+
+def batch_of(graph: sp.csr_array, features: np.ndarray, labels: np.ndarray, sizes: Sizes, most: int, rng: Any) -> Batch:
+    while True:
+        nodes = rng.choice(graph.shape[0], sizes[0], replace=False)
+        one = sampled(graph, nodes, most, rng, sizes[1])
+        two = None if one is None else sampled(graph, one[1], most, rng, sizes[2])
+        if one is not None and two is not None:
+            return Batch(one[0], two[0], features[two[1]], labels[nodes])
+
+
+def sizes_of(batch: Batch) -> Sizes:
+    return (*batch.inner.shape, batch.outer.shape[1])
 
 
 def loss(weights: tuple[Any, Any], inner: Any, outer: Any, features: Any, labels: Any) -> Any:
@@ -87,12 +102,12 @@ def expected(weights: tuple[Any, Any], batch: Batch) -> float:
     return float(np.mean(np.log(np.exp(scores).sum(axis=1)) - chosen))
 
 
-def timed(step: Any, weights: Any, batch: Batch) -> tuple[float, Any]:
-    """Seconds per row of the features that a step takes, and what it gives."""
+def timed(step: Any, weights: Any, batch: Batch, clock: Any) -> tuple[float, Any]:
+    """Seconds that a step takes, and what it gives."""
     operands = [sj.array(batch.inner), sj.array(batch.outer), batch.features, batch.labels]
-    started = time.perf_counter()
+    started = clock()
     made = step(weights, *operands)
-    return (time.perf_counter() - started) / len(batch.features), made
+    return clock() - started, made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,6 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", help="a graph in Matrix Market's format")
     parser.add_argument("--batches", type=int, default=500)
     parser.add_argument("--neighbours", type=int, default=5)
+    parser.add_argument(
+        "--new", type=float, default=0.2, help="how many of the batches have sizes that never came before"
+    )
+    parser.add_argument("--processor", action="store_true", help="processor time in place of wall-clock time")
     parser.add_argument("--quick", action="store_true", help="a small graph, 30 batches")
     options = parser.parse_args(arguments)
     rng = np.random.default_rng(0)
@@ -122,25 +141,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     step = sj.jit(sj.value_and_grad(traced))
     alone = sj.jit(sj.value_and_grad(loss))  # sees one shape alone
+    clock = time.process_time if options.processor else time.perf_counter
     low, high = (40, 90) if options.quick else (400, 900)
-    sizes = rng.integers(low, high, count)
-    worst, times, again = 0.0, [], []
-    fixed = batch_of(graph, features, labels, (low + high) // 2, options.neighbours, rng)
-    for number, size in enumerate(sizes):
-        batch = batch_of(graph, features, labels, int(size), options.neighbours, rng)
-        spent, (value, gradients) = timed(step, weights, batch)
-        times.append(spent)
+    worst, spent, rows, fresh = 0.0, np.zeros((count, 2)), np.zeros((count, 2)), np.zeros(count, bool)
+
+    def drawn(sizes: Sizes) -> Batch:
+        return batch_of(graph, features, labels, sizes, options.neighbours, rng)
+
+    same = sizes_of(drawn(((low + high) // 2, None, None)))
+    met: dict[Sizes, None] = {}
+    for number in range(count):
+        is_new = not met or int((number + 1) * options.new) > int(number * options.new)
+        batch = drawn((int(rng.integers(low, high)), None, None) if is_new else list(met)[rng.integers(len(met))])
+        fresh[number] = sizes_of(batch) not in met
+        met[sizes_of(batch)] = None
+        other = drawn(same)
+        rows[number] = len(batch.features), len(other.features)
+        for k in (0, 1) if number % 2 else (1, 0):
+            if k:
+                spent[number, k] = timed(alone, weights, other, clock)[0]
+            else:
+                spent[number, k], (value, gradients) = timed(step, weights, batch, clock)
         if number % 10 == 0:
             worst = max(worst, abs(float(value) - expected(weights, batch)))
-        # the same shapes, and features that were gathered just now too
-        fixed.features = features[rng.choice(nodes, len(fixed.features))]
-        again.append(timed(alone, weights, fixed)[0])
         weights = tuple(w - RATE * g.todense() for w, g in zip(weights, gradients, strict=True))
-    late = statistics.median(times[len(times) // 5 :])
-    print(f"{nodes:,} nodes, {graph.nnz:,} edges; {count} batches of {low} to {high} nodes, all of another size")
+    late = np.arange(count) >= count // 10
+    one, same_one = np.median((spent / rows)[late], axis=0)
+    parts = [
+        f"{np.median((spent / rows)[late & w, 0]) / same_one:.2f} {n}"
+        for w, n in ((fresh, "new"), (~fresh, "met before"))
+        if (late & w).any()
+    ]
+    total, same_total = spent[late].sum(axis=0) / rows[late].sum(axis=0)
+    print(f"{nodes:,} nodes, {graph.nnz:,} edges; {count} batches of {low} to {high} nodes, {fresh.sum()} of new sizes")
     print(f"loss {float(value):.3f}; largest difference to NumPy and SciPy {worst:.1e}")
     print(
-        f"traced {traces} times; {1e9 * late:.0f} ns per row, {late / statistics.median(again[len(again) // 5 :]):.2f} of a fixed size"
+        f"traced {traces} times; {1e9 * one:.0f} ns per row, {one / same_one:.2f} of one size ({', '.join(parts)}); all together {total / same_total:.2f}"
     )
     return 0 if worst < 1e-9 else 1
 
