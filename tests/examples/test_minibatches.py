@@ -18,8 +18,10 @@ def test_sampled_neighbours_are_neighbours():
     rng = np.random.default_rng(0)
     graph = minibatches.power_law(200, rng)
     nodes = rng.choice(200, 30, replace=False)
-    means, reached = minibatches.sampled(graph, nodes, 4, rng)
+    means, reached = minibatches.sampled(graph, nodes, 4, rng, 150)
     np.testing.assert_allclose(means.sum(axis=1), 1)
+    assert means.shape == (30, 150) and len(reached) == 150
+    assert minibatches.sampled(graph, nodes, 4, rng, 20) is None
     row, column = means.nonzero()
     assert (graph.todense()[nodes[row], reached[column]] != 0).all()
 
@@ -34,7 +36,7 @@ def test_losses_of_batches_of_any_size_are_those_of_numpy():
     )
     loss = sj.jit(minibatches.loss)
     for size in (20, 31, 25, 40):
-        batch = minibatches.batch_of(graph, features, labels, size, 3, rng)
+        batch = minibatches.batch_of(graph, features, labels, (size, None, None), 3, rng)
         got = loss(weights, sj.array(batch.inner), sj.array(batch.outer), batch.features, batch.labels)
         np.testing.assert_allclose(float(got), minibatches.expected(weights, batch))
 

@@ -1,6 +1,7 @@
 """Memory of results that is used again: as soon as nobody refers to it, and never before."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_donated_memory_is_given_up(n):
 @pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i1"])
 def test_results_of_sizes_that_may_not_come_back_lie_apart(dtype, value):
     wanted = np.dtype(dtype)
-    made = [result_memory.once(count, wanted, value) for count in (0, 1, 3, 64, 65, 500, 1, 5000, 70, 7)]
+    made = [result_memory.once(count, wanted, value) for count in (0, 1, 3, 64, 65, 500, 1, 5000, 70, 7, 5010, 4990)]
     for vals, address in made:
         assert not vals.flags.writeable and vals.dtype == wanted
         if len(vals):
@@ -88,6 +89,50 @@ def test_results_of_sizes_that_may_not_come_back_lie_apart(dtype, value):
         if value is not None:
             assert (vals == wanted.type(value)).all()
     assert not any(np.may_share_memory(a, b) for a, b in itertools.combinations([vals for vals, _ in made], 2))
+
+
+@pytest.mark.skipif(not host.has("recycling"), reason="memory of results is not used again here")
+@pytest.mark.parametrize("value", [None, 0.0, 2.5])
+def test_memory_serves_results_of_other_sizes_when_it_is_free(value):
+    """What one refers to, or a view of it, is never given out again; what is free is."""
+    rng, alive, places = np.random.default_rng(0), [], set()
+    for number in range(400):
+        count = int(rng.integers(700, 900))
+        vals, address = result_memory.once(count, np.dtype("f8"), value)
+        places.add(address)
+        assert address % 64 == 0 and len(vals) == count
+        if value is not None:
+            assert (vals == value).all()
+        raw = vals.base
+        assert raw.flags.writeable and not vals.flags.writeable
+        raw.fill(number)
+        alive.append((vals[rng.integers(5) :] if number % 2 else vals, number))
+        del vals, raw
+        alive = [a for a in alive if rng.random() < 0.7]
+        for kept, written in alive:
+            assert (kept == written).all()
+    assert len(places) < 100
+
+
+def test_several_threads_have_memory_of_their_own():
+    wrong = []
+
+    def work(number):
+        for k in range(300):
+            shape = (40 + k % 9, 30)
+            vals, made = result_memory.written(shape, np.dtype("f8"))
+            made.fill(number)
+            vals, other = vals[:], result_memory.written(shape, np.dtype("f8"))[1]
+            other.fill(-1)
+            if not (vals == number).all():
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
 
 
 def test_memory_that_is_kept_is_bounded(monkeypatch):

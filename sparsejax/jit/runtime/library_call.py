@@ -48,24 +48,28 @@ class Sized:
         self._call, self._aval = eqn.primitive.call, eqn.outputs[0].aval
         self._params = eqn.param_dict
         self._changing = [(name, value) for name, value in self._params.items() if resize.depends(value)]
-        self._function, self._shapes = _numpy_function(eqn), [v.aval.shape for v in eqn.inputs]
+        self._function = _numpy_function(eqn)
+        self.by_numpy = self._function is not None
+        """Whether `numpy_once` serves."""
 
-    def once(self, inputs: Sequence[Storage], change: resize.Change) -> Storage:
-        """The result for these inputs."""
-        if self._function is not None:
-            return self._by_numpy(inputs, change)
+    def numbers(self, change: resize.Change) -> tuple[Any, ...]:
+        """What the result depends on beside the inputs, and differs from call to call: extents of it, and parameters."""
+        return *map(change, self._aval.shape), *[resize.mapped(value, change) for _, value in self._changing]
+
+    def once(self, inputs: Sequence[Storage], shape: tuple[int, ...], change: resize.Change) -> Storage:
+        """The result of this shape for these inputs."""
         params = self._params
         if self._changing:
             params = params | {name: resize.mapped(value, change) for name, value in self._changing}
-        return self._call(*inputs, out_aval=self._aval.resized(change), **params)  # type: ignore[no-any-return]
+        return self._call(*inputs, out_aval=self._aval.shaped(shape), **params)  # type: ignore[no-any-return]
 
-    def _by_numpy(self, inputs: Sequence[Storage], change: resize.Change) -> Storage:
-        shape, aval = tuple(map(change, self._aval.shape)), self._aval
-        operands = [s.vals.reshape(tuple(map(change, n))) for s, n in zip(inputs, self._shapes, strict=True)]
-        made = np.empty(shape, aval.dtype)
-        self._function(*operands, made)  # type: ignore[misc]
-        vals = made.reshape(-1)
-        result_memory.freeze(vals, False)
+    def numpy_once(
+        self, inputs: Sequence[Storage], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
+    ) -> Storage:
+        """As `once`, of dense inputs of these shapes, by a function of NumPy's."""
+        aval = self._aval
+        vals, made = result_memory.written(shape, aval.dtype)
+        self._function(*(s.vals.reshape(n) for s, n in zip(inputs, shapes, strict=True)), made)  # type: ignore[misc]
         return Storage.dense((aval.format, shape, aval.fill_value, ((),) * len(shape)), vals, {})
 
 
@@ -125,6 +129,11 @@ class Bodies:
     ) -> None:
         self.call: Callable[[Sequence[Storage]], list[Storage]] = lambda inputs: step.call(inputs, bodies(), unread)
         """The results for these inputs; those that are `unread`, by position, may be anything."""
+
+
+def is_several(eqn: Eqn) -> bool:
+    """Whether a library call has several results, or runs other jaxprs."""
+    return bool(eqn.bodies) or eqn.primitive.multiple
 
 
 def all_owned(results: list[Storage], operands: Sequence[Storage]) -> list[Storage]:

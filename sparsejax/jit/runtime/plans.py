@@ -27,7 +27,7 @@ from sparsejax.jit.graph import (
     resize,
     static_constants,
 )
-from sparsejax.jit.runtime import donation, library_call, sequence
+from sparsejax.jit.runtime import donation, library_call, sequence, unkept
 from sparsejax.jit.runtime.direct import Direct
 from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
 from sparsejax.jit.runtime.system import threads
@@ -157,16 +157,17 @@ class Plan(Body):
 
     def once(self, storages: Sequence[Storage], change: Callable[[Any], Any]) -> list[Array]:
         """The results of `resized(change)`, of which nothing is kept: what a shape costs that may not come back."""
-        registers = self.registers(storages)
-        for number, step in enumerate(self.steps):
-            if number in self.checks.before and not self.checks.hold(number, registers):
+        registers, (steps, shapes) = self.registers(storages), self._unkept
+        found, checks = shapes.at(change), self.checks.before
+        for number, (step, pick, dead) in enumerate(steps):
+            if number in checks and not self.checks.hold(number, registers):
                 return self._written(storages).once(storages, change)
-            inputs = self._line.taken(number, registers)
-            if isinstance(step, KernelRunner):
-                registers.append(step.once(inputs, change))
+            result = step(pick(registers), found, change)
+            if type(result) is list:
+                registers += result
             else:
-                registers += self._once_called(number, step, inputs, change)
-            for k in self.dead[number]:
+                registers.append(result)
+            for k in dead:
                 registers[k] = sequence.FREED
         results = [registers[k] for k in self.results]
         if not self.fresh:
@@ -198,29 +199,28 @@ class Plan(Body):
         found = runner.direct(taken([*storages, *literals]))
         return None if found is None else lambda operands, shape: found(taken([*operands, *literals]), shape)
 
-    def _once_called(
-        self, number: int, step: partition.CallStep, inputs: Sequence[Storage], change: Callable[[Any], Any]
-    ) -> list[Storage]:
-        """The results of a library call of `resized(change)`."""
-        call = self._sized[number]
-        if call is not None:
-            return [call.once(inputs, change)]
-        run = self._bodies.get(number)
+    @functools.cached_property
+    def _unkept(self) -> tuple[list[tuple[unkept.Run, Callable[[Any], Any], Sequence[int]]], unkept.Shapes]:
+        """What `once` runs: every step with the registers that it reads, and those that nobody reads after it; and the shapes that they need."""
+        shapes = unkept.Shapes()
+        runs = [
+            unkept.step_of(step, shapes, functools.partial(self._called_once, number))
+            for number, step in enumerate(self.steps)
+        ]
+        return list(zip(runs, map(sequence.picked, self.reads), self.dead, strict=True)), shapes
+
+    def _called_once(self, number: int, inputs: Sequence[Storage], change: Callable[[Any], Any]) -> list[Storage]:
+        """The results of a library call of `resized(change)` that has several, or runs other jaxprs."""
+        step, run = self.steps[number], self._bodies.get(number)
+        assert isinstance(step, partition.CallStep)
         bodies = list if run is None else _once(_all_resized, run, change)
         return library_call.Bodies(partition.CallStep(resize.resized_alone(step.eqn, change)), bodies).call(inputs)
-
-    @functools.cached_property
-    def _sized(self) -> list[library_call.Sized | None]:
-        """The library calls of one result, for operands of any extents."""
-        return [
-            None if isinstance(s, KernelRunner) or _is_several(s.eqn) else library_call.Sized(s.eqn) for s in self.steps
-        ]
 
     def _call(self, number: int) -> sequence.Step:
         step = self.steps[number]
         if isinstance(step, KernelRunner):
             return step
-        if _is_several(step.eqn):
+        if library_call.is_several(step.eqn):
             return library_call.Bodies(step, self._bodies.get(number, list), self._unread(number))
         return library_call.NumPyCall.of(step) or library_call.LibraryCall(step)
 
@@ -398,11 +398,6 @@ def _plans_of(eqn: Eqn, constants: Mapping[Var, Storage]) -> list[Plan]:
 
 def _all_resized(given: Callable[[], list[Plan]], change: Callable[[Any], Any]) -> list[Plan]:
     return [plan.resized(change) for plan in given()]
-
-
-def _is_several(eqn: Eqn) -> bool:
-    """Whether a library call has several results, or runs other jaxprs."""
-    return bool(eqn.bodies) or eqn.primitive.multiple
 
 
 def _outputs(step: KernelRunner | partition.CallStep) -> tuple[Var, ...]:

@@ -180,7 +180,8 @@ class Member:
             raise Refused(f"{type(reason).__name__}: {reason}") from reason
         if alone is None and plan.sizes_alone and not config.forcing:
             self._alone[lengths] = Alone(plan)
-        return plan.once(storages, change), DEAR
+        # that of several steps takes some twenty calls to pay for (28 steps: 4.7 ms against 0.2)
+        return plan.once(storages, change), 1 if plan.count > 1 else DEAR
 
     def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
         """The plan for all shapes like these, and what gives the extents of this one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import struct
 import sys
 import threading
@@ -23,7 +24,7 @@ from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime.system import allocator
-from sparsejax.jit.runtime.system.reuse import Recycled
+from sparsejax.jit.runtime.system.reuse import Recycled, Rooms
 
 SMALLEST = 256 << 10
 """Bytes from which results come from `allocator`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and
@@ -157,8 +158,16 @@ _turn = threading.Lock()
 
 
 def once(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
-    """As `fresh`, for a result that may be the only one of its size: up to `TINY` bytes, a slice of a block that it shares with others."""
+    """As `fresh`, for a result that may be the only one of its size: up to `TINY` bytes, a slice of a block that it shares with others, up to
+    `RETURNED` of one that another result had, whatever its size was (`reuse.Rooms`)."""
     size = dtype.itemsize
+    if TINY < count * size <= RETURNED and host.has("recycling"):
+        room, begin, address = _rooms.take(count, dtype)
+        made = room[begin : begin + count]
+        if value is not None:
+            made.fill(value)
+        freeze(made, False)
+        return made, address
     if not 0 < count * size <= TINY or ALIGNMENT % size:
         return fresh(count, dtype, value)
     own = -(-count * size // ALIGNMENT) * ALIGNMENT // size
@@ -175,6 +184,20 @@ def once(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], in
     return made, begin + given * size
 
 
+def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Memory for a result that may be the only one of its size: flat and read-only, and as an array of this shape that may be written."""
+    count = math.prod(shape)
+    if TINY < count * dtype.itemsize <= RETURNED and host.has("recycling"):
+        whole, begin, _ = _rooms.take(count, dtype)
+        vals = whole[begin : begin + count]
+        made = vals.reshape(shape)
+    else:
+        made = np.empty(shape, dtype)
+        vals = made.reshape(-1)
+    freeze(vals, False)
+    return vals, made
+
+
 def aligned(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
     """An array of `count` elements that are `value` (None: anything) in fresh memory, and its address, a multiple of `ALIGNMENT`. O(count)."""
     spare = ALIGNMENT // dtype.itemsize
@@ -185,6 +208,18 @@ def aligned(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any],
     if value is not None and value != 0:
         made.fill(value)
     return made, address + start * dtype.itemsize
+
+
+def _begun(count: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], int, int]:
+    """An array with room for `count` elements, where these begin, and the address there."""
+    spare = ALIGNMENT // dtype.itemsize
+    whole = np.empty(count + spare, dtype)
+    address = address_of(whole)
+    start = -address % ALIGNMENT // dtype.itemsize
+    return whole, start, address + start * dtype.itemsize
+
+
+_rooms = Rooms(_begun)
 
 
 def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 MOST = 2
+SAME = 8
+"""Blocks of one size that are kept for results of any."""
 ALTOGETHER = 16 << 20
 _references = sys.getrefcount
 
@@ -56,15 +59,77 @@ class Recycled:
             _all.keep(self, -vals.nbytes)
 
 
+Block = tuple[NDArray[Any], int, int]
+"""An array, where in it a result begins, and the address there."""
+
+
+class Rooms:
+    """Memory for results of any size, by dtype and by what there is room for: a block that nobody refers to any more serves the next result that
+    is not much smaller.
+
+    >>> rooms = Rooms(lambda count, dtype: (np.empty(count, dtype), 0, 0))
+    >>> first = rooms.take(600, np.dtype("f8"))[0]
+    >>> second = rooms.take(610, np.dtype("f8"))[0]
+    >>> first is second, len(first)
+    (False, 640)
+    >>> first = second = None
+    >>> len(rooms.take(590, np.dtype("f8"))[0])
+    640
+    """
+
+    def __init__(self, make: Callable[[int, np.dtype[Any]], Block]) -> None:
+        self._make = make
+        self._rooms: dict[Any, _Room] = {}
+
+    def take(self, count: int, dtype: np.dtype[Any]) -> Block:
+        """What `make` gives: an array with room for `count` elements, to which nobody else refers, and what is known about it."""
+        step = 1 << max(0, count.bit_length() - 3)
+        size = -(-count // step) * step  # a quarter more at most
+        room = self._rooms.get((dtype, size))
+        if room is None:
+            room = self._rooms.setdefault((dtype, size), _Room())
+        found = room.again()
+        if found is None:
+            found = self._make(size, dtype)
+            room.keep(found)
+        return found
+
+
+class _Room:
+    """Blocks of one size."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: list[Block] = []
+
+    def again(self) -> Block | None:
+        """A block that nobody else refers to. No other thread takes it: it sees that this one looks."""
+        for whole, begin, address in self._kept:
+            if _references(whole) <= _ALONE[2]:
+                return whole, begin, address
+        return None
+
+    def keep(self, block: Block) -> None:
+        """Keep a block, if there is room."""
+        if len(self._kept) < SAME:
+            self._kept.append(block)
+            _all.keep(self, block[0].nbytes)
+
+    def forget(self) -> None:
+        """Do not keep anything any more of what there is now."""
+        self._kept = []
+
+
 class _Everything:
     """Who keeps arrays and how many bytes, those first that began to do so first."""
 
     def __init__(self) -> None:
-        self._keepers: dict[Recycled, int] = {}
+        self._keepers: dict[Recycled | _Room, int] = {}
         self._bytes = 0
         self._turn = threading.Lock()
 
-    def keep(self, keeper: Recycled, size: int) -> None:
+    def keep(self, keeper: Recycled | _Room, size: int) -> None:
         """Note that `keeper` keeps `size` bytes more, or less; others give up theirs where that is too much."""
         with self._turn:
             self._keepers[keeper] = self._keepers.get(keeper, 0) + size
@@ -78,12 +143,15 @@ class _Everything:
 _all = _Everything()
 
 
-def _alone() -> tuple[int, int]:
-    """What `Recycled.again` counts for an array that nobody else refers to: as it is written there, whatever the interpreter counts."""
-    kept = Recycled()
-    kept.keep(np.zeros(3)[1:], b"")
+def _alone() -> tuple[int, int, int]:
+    """What `Recycled.again` counts for an array that nobody else refers to, and `_Room.again`: as it is written there, whatever the interpreter
+    counts."""
+    kept, room = Recycled(), _Room()
+    kept._kept.append((np.zeros(3)[1:], b""))
+    room._kept.append((np.zeros(3), 0, 0))
     for vals, _ in kept._kept:
-        return _references(vals), _references(vals.base)
+        for whole, _, _ in room._kept:
+            return _references(vals), _references(vals.base), _references(whole)
     raise AssertionError
 
 
