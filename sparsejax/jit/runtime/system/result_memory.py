@@ -191,6 +191,10 @@ def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any],
         whole, begin, _ = _rooms.take(count, dtype)
         vals = whole[begin : begin + count]
         made = vals.reshape(shape)
+    elif count * dtype.itemsize >= SMALLEST and host.has("mremap"):
+        vals, address = allocator.array(count, dtype, zero=False)
+        raw: Any = (ctypes.c_char * vals.nbytes).from_address(address)
+        return vals, np.frombuffer(raw, dtype).reshape(shape)
     else:
         made = np.empty(shape, dtype)
         vals = made.reshape(-1)
