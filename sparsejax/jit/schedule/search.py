@@ -448,7 +448,9 @@ class Model(Computed):
             return math.inf
         tensor, after = access.tensor, concordant.concordant_format(access, order, self.facts)
         whole = conversion_price.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
-        return whole if tensor.name in self.facts.fresh else whole / self.machine.calls
+        # a copy is remembered with its array: operands of a program for many shapes come new with every call
+        again = not (tensor.name in self.facts.fresh or self.nest.bounded)
+        return whole / self.machine.calls if again else whole
 
     def _copy(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
         """The same with the values beside it, whose places in the copy are remembered with the pattern; infinite where these would have other

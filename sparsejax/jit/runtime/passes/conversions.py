@@ -65,6 +65,24 @@ Array = NDArray[Any]
 _INT64 = np.dtype(np.int64)
 
 
+class _Code:
+    """The kernels of plans that differ in extents alone, which kernels read."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        """How often small conversions asked for a kernel."""
+        self.kernels: dict[tuple[bool, bool], tuple[compiler.Kernel, int]] = {}
+        """By whether few rows are empty, and whether what entries will touch is fetched ahead: a kernel, and columns that it keeps for itself."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _code(
+    source: Format, target: Format, dtype: np.dtype[Any], sorts: bool, columns: tuple[np.dtype[Any], ...]
+) -> _Code:
+    """That of a conversion, whose coordinates have these dtypes."""
+    return _Code()
+
+
 class Plan:
     """How arrays of one type become arrays of another format."""
 
@@ -100,9 +118,7 @@ class Plan:
         self._makes_pos = bool(self.depth) and not self._same_pos
         self._covered = not sorts or self.parents <= MAX_BUCKETS
         """Whether the kernel may be called for few entries too."""
-        self._asked = 0
-        self._kernels: dict[tuple[bool, bool], tuple[compiler.Kernel, int]] = {}
-        """By whether few rows are empty, and whether what entries will touch is fetched ahead: a kernel, and columns that it keeps for itself."""
+        self._code = _code(source, target, dtype, sorts, tuple(map(passes.crd_dtype, shape)))
         number = len(self._made) + self._makes_pos + self.sorts
         self._pack = struct.Struct(f"{number + 2}q").pack
 
@@ -125,7 +141,7 @@ class Plan:
         if not self._idle:
             far = way == "ahead"
             kind, empty = (crowded(entries, self.parents), far), pass_kernels.empty if far else np.empty
-            kernel, temporaries = self._kernels.get(kind) or self._kernel(*kind, entries, forced)
+            kernel, temporaries = self._code.kernels.get(kind) or self._kernel(*kind, entries, forced)
             if kernel is None:
                 return None
             slots = storage.cache.get("slots") or binding.input_slots(storage)
@@ -187,9 +203,9 @@ class Plan:
 
     def _kernel(self, full: bool, ahead: bool, entries: int, forced: bool) -> tuple[compiler.Kernel | None, int]:
         """The kernel and the columns that it keeps; None as long as it is not worth being loaded, or compiled, unless it is `forced`."""
-        self._asked += 1
-        pays = forced or entries >= passes.MANY or self._asked >= COMPILED
-        if not pays and self._asked != LOADED:
+        self._code.asked += 1
+        pays = forced or entries >= passes.MANY or self._code.asked >= COMPILED
+        if not pays and self._code.asked != LOADED:
             return None, 0
         b = LLVMBuilder()
         emitter = _Emitter(self, b, self._by_rows and ahead)
@@ -197,7 +213,7 @@ class Plan:
         text = b.finish(lambda: None)
         kernel = compiler.compile_text(text) if pays else compiler.known_text(text)
         if kernel is not None:
-            self._kernels[full, ahead] = kernel, emitter.columns_kept
+            self._code.kernels[full, ahead] = kernel, emitter.columns_kept
         return kernel, emitter.columns_kept
 
 
