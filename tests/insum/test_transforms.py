@@ -163,7 +163,7 @@ def batch_fault(seed: int) -> str | None:
     return None
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(4, exactly=True)
 @pytest.mark.parametrize("start", range(0, 800, BATCH))
 def test_batches(start):
     faults = [f for f in (batch_fault(seed) for seed in range(start, start + BATCH)) if f]

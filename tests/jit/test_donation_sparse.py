@@ -162,6 +162,22 @@ def test_a_step_along_a_product_stands_where_the_weights_were():
     assert address(made) == place
 
 
+@pytest.mark.parametrize("rows", [40, 55, 61, 300, 500])
+def test_arrays_in_the_memory_of_others_are_given_up_as_well(rows):
+    """The first result of a shape has memory that another result had, which is kept to be used again: not once it is donated."""
+    rng = np.random.default_rng(rows)
+    step = sj.jit(lambda W, G: W - 2.0 * G, donate_argnums=0)
+    for extra in range(6):
+        G = sj.array(rng.integers(-3, 4, (rows + extra, 16)).astype(float))
+        W = fresh(rng, G.shape, "f8")
+        want, place = W.todense() - 2.0 * G.todense(), address(W)
+        made = step(W, G)
+        others = [fresh(rng, G.shape, "f8") for _ in range(10)]
+        assert address(made) == place
+        assert all(not np.shares_memory(made.todense(), x.todense()) for x in others)
+        np.testing.assert_array_equal(made.todense(), want)
+
+
 @pytest.mark.parametrize("name", ["doubled", "chosen", "rows normalised"])
 def test_what_is_read_twice_is_not_overwritten(name):
     args = operands((60, 80), "csr", 0, "f8", 1)

@@ -24,6 +24,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import host
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.program import Program
+from sparsejax.jit.runtime.system import result_memory
 
 
 def _references(array: Array) -> tuple[int, int, int]:
@@ -41,6 +42,7 @@ def is_sole(array: Array) -> bool:
     maker = array._storage.cache.get("maker")
     if maker is not None:
         maker.release(array._storage.vals)
+    result_memory.release(array._storage.vals)
     storage, vals, base = _references(array)
     return storage <= _ALONE[0] and vals <= _ALONE[1] and base <= _ALONE[2]
 

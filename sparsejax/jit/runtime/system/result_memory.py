@@ -226,6 +226,12 @@ def _begun(count: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], int, int]:
 _rooms = Rooms(_begun)
 
 
+def release(vals: NDArray[Any]) -> None:
+    """Do not use the memory of a result again, if it is of `once` or `written`: its array is given up and something else is written there."""
+    if isinstance(vals.base, np.ndarray):
+        _rooms.release(len(vals), vals.base)
+
+
 def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
     """A read-only array of `count` elements that are `value` (None: anything) for a kernel to write, `count * dtype.itemsize >= SMALLEST`; and its address.
 

@@ -83,8 +83,7 @@ class Rooms:
 
     def take(self, count: int, dtype: np.dtype[Any]) -> Block:
         """What `make` gives: an array with room for `count` elements, to which nobody else refers, and what is known about it."""
-        step = 1 << max(0, count.bit_length() - 3)
-        size = -(-count // step) * step  # a quarter more at most
+        size = _roomy(count)
         room = self._rooms.get((dtype, size))
         if room is None:
             room = self._rooms.setdefault((dtype, size), _Room())
@@ -93,6 +92,18 @@ class Rooms:
             found = self._make(size, dtype)
             room.keep(found)
         return found
+
+    def release(self, count: int, whole: NDArray[Any]) -> None:
+        """Do not keep a block any more that was taken for `count` elements, if it is kept."""
+        room = self._rooms.get((whole.dtype, _roomy(count)))
+        if room is not None:
+            room.release(whole)
+
+
+def _roomy(count: int) -> int:
+    """For how many elements there is room in a block for `count`: a quarter more at most."""
+    step = 1 << max(0, count.bit_length() - 3)
+    return -(-count // step) * step
 
 
 class _Room:
@@ -119,6 +130,13 @@ class _Room:
     def forget(self) -> None:
         """Do not keep anything any more of what there is now."""
         self._kept = []
+
+    def release(self, whole: NDArray[Any]) -> None:
+        """Do not keep a block any more, if it is of these."""
+        left = [block for block in self._kept if block[0] is not whole]
+        if len(left) < len(self._kept):
+            self._kept = left
+            _all.keep(self, -whole.nbytes)
 
 
 class _Everything:
