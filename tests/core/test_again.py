@@ -234,6 +234,7 @@ def test_a_shape_that_comes_back_has_a_plan_of_its_own():
     def added(x, y):
         return x + y
 
+    sj.clear_caches()  # `+` of an array answers what it knows, and then nothing is learnt around it
     plus = again.again(2)(added)
     (calls,) = (c for c in again._all if c.function is added)
     for n in range(20, 40):
