@@ -30,13 +30,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from benchmarks import cases
+from benchmarks import cases, scorch
 from sparsejax.core.array import Array
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.schedule import scorch, search
+from sparsejax.jit.schedule import search
 
 SIZES = {1: (256, 1024, 4096), 2: (256, 1024, 4096), 3: (128, 512, 2048), 4: (64, 256, 1024)}
 HOPELESS, FACTOR, SLOPE = 20, 2.0, 0.15

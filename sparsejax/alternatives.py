@@ -81,7 +81,6 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "loop_order": {
         "cheapest": "the order of loops that is expected to cost least",
-        "scorch": "that of Scorch's Algorithm 1, from types alone",
         "dearest": "that which is expected to cost most",
         "any": "one that is drawn",
     },
@@ -100,7 +99,6 @@ CHOICES: dict[str, dict[str, str]] = {
         "hash": "a table",
         "coordinate": "a list that is sorted and merged",
         "bucket": "lists by range of keys",
-        "tree": "a search tree",
     },
     "masked_insert": {
         "jump": "an entry that a mask does not let through is jumped over",

@@ -7,7 +7,7 @@ explain_cache_misses  log why a call traced anew: what differs from the closest 
 cache_dir      where compiled kernels are kept for other processes: "auto" (default: the user's cache folder), "off", or a folder,
                which must be the user's own and closed to writing by others; nothing is kept on Windows
 workspace      policy of the workspaces through which sparse results are scattered: "auto" (default, by cost), "bitmap",
-               "marks", "hash", "coordinate", "bucket" or "tree"; it goes before what `choose` says of them
+               "marks", "hash", "coordinate" or "bucket"; it goes before what `choose` says of them
 dense_limit    a kernel with sparse operands makes no dense result of more than this many times their bytes (default 1000), and
                a conversion stores no more padding in proportion to the entries, once that is more than a gibibyte: FormatError
                is raised; 0 lifts the limit
@@ -26,7 +26,7 @@ machine        the machine that kernels are priced for: "auto" (default, the shi
                (`sparsejax.jit.cost.machines`), or a JSON file that `python -m benchmarks.calibrate --write` made
 choose         how the compiler decides where several ways are legal (`alternatives.CHOICES`): "auto" (default, the cheapest), "random:SEED" (any,
                drawn by the seed: the same ones whenever the same program is planned), pairs "choice=alternative" with commas between
-               them (that one where it is legal; "loop_order=scorch" are the loop orders of Scorch's Algorithm 1), or a seed and pairs.
+               them (that one where it is legal), or a seed and pairs.
                Results are the same, but for rounding
 """
 
@@ -48,7 +48,7 @@ Planning = tuple[str, int, tuple[str, ...], str, str]
 _TRUE, _FALSE = ("1", "true", "on", "yes"), ("", "0", "false", "off", "no")
 _flags: dict[str, bool] = {"check_jaxprs": False, "log_compiles": False, "explain_cache_misses": False}
 _choices: dict[str, tuple[str, ...]] = {
-    "workspace": ("auto", "bitmap", "marks", "hash", "coordinate", "bucket", "tree"),
+    "workspace": ("auto", "bitmap", "marks", "hash", "coordinate", "bucket"),
     "autotune": ("off", "exact", "any"),
 }
 _texts: dict[str, str] = {"cache_dir": "auto", "choose": "auto", "machine": "auto"}
@@ -138,7 +138,7 @@ def using(**flags: Value) -> Iterator[None]:
     """Set flags for the calls that this thread (or task) makes inside a `with` block. Plans are kept per setting, so that
     nothing is planned or compiled again when settings alternate.
 
-    >>> with using(workspace="hash", choose="loop_order=scorch"):
+    >>> with using(workspace="hash", choose="loop_order=dearest"):
     ...     workspace()
     'hash'
     >>> workspace()

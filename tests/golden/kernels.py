@@ -23,6 +23,7 @@ import numpy as np
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from benchmarks import scorch
 from sparsejax import config
 from sparsejax.errors import ScheduleError
 from sparsejax.jit import pipeline
@@ -34,7 +35,7 @@ from sparsejax.jit.ir import blocks, choices, infer_formats
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import in_place, iteration
 from sparsejax.jit.runtime import kernels
-from sparsejax.jit.schedule import replan, schedules, scorch, search, statements
+from sparsejax.jit.schedule import replan, schedules, search, statements
 from tests.fuzz import definitions
 
 GOLDEN = Path(__file__).parents[1] / "schedule" / "golden"
@@ -340,8 +341,6 @@ def _plan(runner: kernels.KernelRunner, facts: kernels.Observed) -> Iterator[obj
             yield schedule, program, str(program), program.shared
             yield search.output_sizes(runner.plain, known), replan.later(schedule, nest, runner.plain, known)
             yield statements.loops(runner.plain, known, schedule), statements.candidates(runner.plain, known)[:3]
-            if not runner.plain.nested:
-                yield scorch.order(runner.plain)
             if not known.couplings:
                 yield pipeline.text_of(program)
     except ScheduleError as error:

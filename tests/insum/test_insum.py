@@ -39,19 +39,19 @@ def test_random_statements(start):
 @pytest.mark.rotating(24)
 @pytest.mark.parametrize("start", range(600_000, 600_600, BATCH // 2))
 def test_random_statements_whatever_is_chosen(start):
-    """Orders of loops by Scorch, and alternatives at random."""
+    """The dearest order of loops, and alternatives at random."""
     faults = []
     for seed in range(start, start + BATCH // 2):
-        for way in ("loop_order=scorch", f"random:{seed}"):
+        for way in ("loop_order=dearest", f"random:{seed}"):
             with sj.config.using(choose=way):
                 found = fault(statements.make(seed))
             faults += [f"choose={way}: {found}"] if found else []
     assert not faults, "\n\n".join(faults)
 
 
-def test_orders_of_scorch_count_variables_of_the_target():
+def test_orders_count_variables_of_the_target():
     """A variable that stands in an index of the target alone."""
-    with sj.config.using(choose="loop_order=scorch"):
+    with sj.config.using(choose="loop_order=dearest"):
         made = sj.insum("C[X[i]] += A[j,k]", C=np.zeros(4), X=D, A=sj.array(A, format="csr"))
         assert fault(statements.make(600_037)) is None
     np.testing.assert_array_equal(made.todense(), [A.sum(), 0, 0, 2 * A.sum()])

@@ -91,8 +91,7 @@ NEAR = {
     "schedule/placement": ("core/test_explain.py", "jit/test_overlay.py"),
     "schedule/replan": ("schedule/test_replan.py", "jit/test_remembered.py"),
     "schedule/row_blocking": ("jit/test_panels.py",),
-    "schedule/scorch": ("core/test_algorithm1.py",),
-    "schedule/search": ("core/test_algorithm1.py",),
+    "schedule/search": ("core/test_loop_orders.py",),
     "schedule/statements": ("core/test_explain.py", "jit/test_overlay.py"),
 }
 """What a mutation of a file is shown to last."""

@@ -80,7 +80,7 @@ def choose(
 
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0).policy
     'coordinate'
-    >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "tree").reason
+    >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "hash").reason
     'as configured'
     >>> choose((2**40, 2**40), 8, 1e4, 1e4, 1.0, "bitmap").reason[:47]
     'bitmap is configured and cannot hold it; 1e+04 '
@@ -113,7 +113,7 @@ def policies(
     """The policies that can hold a workspace, without memory out of proportion to its entries.
 
     >>> policies((2**40, 2**40), 8, 1e4, 1e4, 1.0)
-    ('hash', 'coordinate', 'bucket', 'tree')
+    ('hash', 'coordinate', 'bucket')
     """
     found = workspace_price.terms(shape, itemsize, inserts, entries, uses, below)
     return tuple(name for name in found if name not in DENSE or fits(shape, itemsize, entries))

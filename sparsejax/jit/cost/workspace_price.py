@@ -89,7 +89,6 @@ NANOSECONDS: Terms = {
         "use": 26.4,
         "start": 8.0,
     },
-    "tree": {"insert": 0.0, "level": 4.15, "level_far": 19.7, "entry": 6.75, "use": 0.0, "start": 5.0},
 }
 
 
@@ -149,14 +148,6 @@ def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
         "insert": inserts,
         **_sorting(inserts, 256 * uses, max(1, bits - 8), entry),
         "growth": uses * min(256.0, each_out) * math.log2(max(1.0, each_in / 256 / 16)),
-        "entry": entries,
-        **use,
-    }
-    depth = math.log2(max(2.0, each_out))
-    found["tree"] = {
-        "insert": inserts,
-        "level": inserts * depth,
-        "level_far": inserts * depth * missed(each_out * (entry + 32)),
         "entry": entries,
         **use,
     }

@@ -72,7 +72,7 @@ def workspace_bytes(tensor: cin.Tensor, inserts: float, entries: float) -> int:
     """Expected bytes of a workspace that receives `inserts` insertions in one use, which make `entries` entries.
 
     Rough for the growing policies, whose lists have up to twice the room that they need: a table that is half full, its entries in
-    order and a list to sort them with; nodes with four links; three lists; lists by digit and all of them in order.
+    order and a list to sort them with; three lists; lists by digit and all of them in order.
     """
     item = tensor.dtype.itemsize
     entry = item + 8 * (1 + max(workspace_price.words_of(tensor.shape), default=0))
@@ -90,8 +90,6 @@ def workspace_bytes(tensor: cin.Tensor, inserts: float, entries: float) -> int:
             return padded * (item + 1) + padded // 8 + round(8 * entries)
         case "hash":
             return round(3 * entries * (entry + 8) + 2 * entries * entry)
-        case "tree":
-            return round(entries * (2 * entry + 32))
         case "coordinate":
             return round(2 * entries * entry + min(inserts, max(4096.0, entries)) * entry)
         case _:

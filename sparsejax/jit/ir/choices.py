@@ -78,10 +78,10 @@ def pick(choice: str, legal: Sequence[str] | Callable[[], Sequence[str]], cheape
     """The alternative of `choice` to take, of those that are `legal`, the cheapest among them; they may be given by a function that finds them,
     which is called where it matters.
 
-    >>> pick("workspace", ("hash", "tree"), "tree")
-    'tree'
+    >>> pick("workspace", ("hash", "bucket"), "bucket")
+    'bucket'
     >>> with config.using(choose="workspace=hash"):
-    ...     pick("workspace", ("hash", "tree"), "tree")
+    ...     pick("workspace", ("hash", "bucket"), "bucket")
     'hash'
     """
     if _priced.get():

@@ -1,6 +1,6 @@
 """The schedule of a kernel: the cheapest one, or another that can run, where `config.choose` asks for that.
 
-    loop_order   what `search` finds cheapest, Scorch's, the dearest or any that has a finite price
+    loop_order   what `search` finds cheapest, the dearest or any that has a finite price
     depth        of reductions in kernels of several statements (`statements`)
     meeting      operands that are scattered where the cheapest schedule merges them, or the other way round
     workspace    any policy that can hold it
@@ -12,14 +12,12 @@ Each decision is made under those before it, so that a workspace is one that the
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import choices, policies
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.schedule import placement, scorch, search, statements
+from sparsejax.jit.schedule import placement, search, statements
 from sparsejax.jit.schedule.schedules import Schedule
 
 
@@ -46,20 +44,10 @@ class _Kernel:
 
     def with_order(self, made: Schedule) -> Schedule:
         """The schedule with its loop order."""
-        published = functools.cache(lambda: self.model.given(scorch.order(self._given[0])))
-
-        def legal() -> Iterator[str]:
-            yield "cheapest"
-            if self.model.legal:
-                yield from ("dearest", "any")
-            if math.isfinite(published().cost.total):
-                yield "scorch"
-
-        how = choices.pick("loop_order", lambda: list(legal()), "cheapest")
+        others = ("dearest", "any")
+        how = choices.pick("loop_order", lambda: ("cheapest", *(others if self.model.legal else ())), "cheapest")
         if how == "cheapest":
             return made
-        if how == "scorch":
-            return published()
         listed = self.model.legal
         return self.model.of(listed[-1][1] if how == "dearest" else choices.one_of(listed)[1])
 

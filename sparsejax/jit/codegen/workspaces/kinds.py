@@ -12,7 +12,6 @@ from sparsejax.jit.codegen.workspaces.coordinate import Coordinate
 from sparsejax.jit.codegen.workspaces.hashed import Hash
 from sparsejax.jit.codegen.workspaces.marks import Marks
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
-from sparsejax.jit.codegen.workspaces.tree import Tree
 from sparsejax.jit.ir import cin
 
 POLICIES: dict[str, type[Workspace]] = {
@@ -21,7 +20,6 @@ POLICIES: dict[str, type[Workspace]] = {
     "hash": Hash,
     "coordinate": Coordinate,
     "bucket": Bucket,
-    "tree": Tree,
 }
 KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append, "scattered": Scattered}
 """All workspaces: "append" cannot be chosen, it needs entries in order; "scattered" is that of operands that are looked up."""

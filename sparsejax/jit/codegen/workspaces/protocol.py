@@ -16,7 +16,6 @@ Policies and the cost of n insertions of m distinct entries among N possible coo
     hash        n + sorting m           memory m
     coordinate  sorting n               memory m (n while fewer than the first capacity)
     bucket      sorting n, in parts     memory m
-    tree        (n + m) log m           memory m
     append      n                       memory m, where entries come in order
 
 Source: "Compilation of Modular and General Sparse Workspaces", sections 5 and 6.

@@ -1,4 +1,4 @@
-"""Algorithm 1 of Scorch, as published: the baseline that `search` is compared with (`config.choose`: "loop_order=scorch").
+"""Algorithm 1 of Scorch, as published: the baseline that `benchmarks.asymptotics` compares loop orders with.
 
     1  S: variables by decreasing sparsity of their set expression, every sparse level being equally sparse; ties by
        fewer transposed operands. A filter is a variable whose set expression is not the universe.
