@@ -64,6 +64,8 @@ Measured on 8,192 rows and 27 matrices of 16, 32 and 64 columns, float32, Zen 3,
 
 ROWS = 4
 """Rows of a sparse target for each entry of an index array, up to which all of them are visited."""
+TILE = 4
+"""Rows of a register tile: an entry that has as many of its own shares what it reads with these, and gains nothing from others that name the same."""
 
 # --------------------------------------------------------------------------------------------------------- indirect
 
@@ -388,7 +390,8 @@ class _Expansion:
             if not any(x in others for x in rest) or not any(isinstance(x, str) and x not in others for x in rest):
                 continue
             panels = max(1, s.shape[d] // PANEL)
-            pays = math.prod(array.shape) >= SHARED * panels * own.shape[places[0]]
+            rows = math.prod(n for v, n in s.extents if v in others and v not in rest)
+            pays = rows < TILE and math.prod(array.shape) >= SHARED * panels * own.shape[places[0]]
             if choices.pick("targets", ("rows", "pairs"), "pairs" if pays else "rows") == "pairs":
                 return factor, places[0]
         return None

@@ -71,24 +71,41 @@ class Ranges:
         elif self.vector is not None:
             self.vector.run(self._prepared or self.vector.prepared(env), lo, hi, follow, short)
         else:
-            times = self._copies if follow is None and cursors is None else 1
-            with b.for_(lo, hi, loop.var.name, times) as index:
-                if follow is None and cursors is None:
-                    prefetch.named_rows(loop, index, hi, self.body)
-                here = {} if follow is None else follow(index)
-                for k in range(times):
-                    loop.at(b.add(index, k) if k else index, self.key, {**(cursors or {}), **here})
+            times, sure = self._copies if follow is None and cursors is None else (1, True)
+
+            def steps(times: int = 1) -> None:
+                with b.for_(lo, hi, loop.var.name, times) as index:
+                    if follow is None and cursors is None:
+                        prefetch.named_rows(loop, index, hi, self.body)
+                    here = {} if follow is None else follow(index)
+                    for k in range(times):
+                        loop.at(b.add(index, k) if k else index, self.key, {**(cursors or {}), **here})
+
+            if sure:
+                steps(times)
+            else:
+                b.if_else(b.eq(hi, times), lambda: self._written_out(times), steps)
+
+    def _written_out(self, times: int) -> None:
+        """Coordinates from zero on, one after the other."""
+        for k in range(times):
+            self.loop.at(self.loop.b.i64(k), self.key, {})
 
     @property
-    def _copies(self) -> int:
+    def _copies(self) -> tuple[int, bool]:
         """How many coordinates are written out, one after the other: in register tiles, those of a short loop, as the end of a block comes too soon for
-        the loop around it to be foreseen."""
+        the loop around it to be foreseen. And whether there are as many for sure: only the size of a block is part of the kernel, and other extents are
+        read when it runs, so that there is a loop beside what is written out."""
         loop, var = self.loop, self.loop.var
         if loop.begin.ref != "0" or loop.env.mode.strip is None or not isinstance(self.body, cin.Assign):
-            return 1
-        if self.body.lhs.tensor.policy != "scalar" or var.outer is None or var.rest:
-            return 1  # only the size of a block is part of the kernel: extents are read when it runs
-        return var.size if 1 < var.size <= SHORT else 1
+            return 1, True
+        if self.body.lhs.tensor.policy != "scalar" or var.rest:
+            return 1, True
+        if var.outer is not None:
+            return (var.size if 1 < var.size <= SHORT else 1), True
+        extent = loop.context.program.extent(var)
+        several = loop.env.mode.strip.rows is not None  # else little is added up at each of them
+        return (extent, False) if several and type(extent) is int and 1 < extent <= SHORT else (1, True)
 
     def finish(self) -> None:
         if self.vector is not None:
