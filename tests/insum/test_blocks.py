@@ -1,0 +1,66 @@
+"""Products of small blocks by index arrays: short loops that are written out in register tiles, and which walk is chosen for their targets."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+ROWS = "C[R[p],i,n] += V[p,i,j] * B[K[p],j,n]"
+GROUPS = "C[R[p],i,n] += V[p,q,i,j] * B[K[p,q],j,n]"
+EPS = np.finfo(np.float32).eps
+
+
+def _given(rng, count, slots, size, inner, columns, places):
+    beside = () if slots is None else (slots,)
+    return {
+        "R": np.sort(rng.integers(0, places, count)),
+        "K": rng.integers(-places, places, (count, *beside)),
+        "V": rng.standard_normal((count, *beside, size, inner)).astype("f4"),
+        "B": rng.standard_normal((places, inner, columns)).astype("f4"),
+    }
+
+
+def _expected(given, places):
+    """The sum in double precision, and that of the absolute terms."""
+    V, read = given["V"].astype(float), given["B"].astype(float)[given["K"]]
+    sums, bounds = np.zeros((2, places, V.shape[-2], read.shape[-1]))
+    for made, (a, b) in ((sums, (V, read)), (bounds, (abs(V), abs(read)))):
+        terms = np.einsum("pij,pjn->pin" if V.ndim == 3 else "pqij,pqjn->pin", a, b)
+        np.add.at(made, given["R"], terms)
+    return sums, bounds
+
+
+@pytest.mark.parametrize("choose", ["auto", "columns=packed", "targets=pairs", "sums=block", "sums=walk"])
+@pytest.mark.parametrize("text", [ROWS, GROUPS], ids=["rows", "groups"])
+def test_blocks_of_any_size_by_one_function(text, choose):
+    """Extents from 1 to 10 in turns, of one function: those that are written out, and longer ones; rows that are no multiple of a tile."""
+    rng = np.random.default_rng(5)
+    run = sj.jit(lambda C, given: sj.insum(text, C=C, **given))
+    for _ in range(12):
+        size, inner, slots = rng.integers(1, 11, 3)
+        columns, places, count = int(rng.choice([3, 24, 40])), int(rng.integers(1, 6)), int(rng.integers(1, 30))
+        given = _given(rng, count, None if text == ROWS else slots, size, inner, columns, places)
+        with sj.config.using(choose=choose):
+            made = np.asarray(run(np.zeros((places, size, columns), "f4"), given))
+        sums, bounds = _expected(given, places)
+        assert (abs(made - sums) <= (count * slots * inner + 2) * EPS * bounds).all(), (size, inner, slots, columns)
+
+
+def test_targets_of_blocks_are_rows_and_those_of_vectors_pairs():
+    """Entries that share a matrix with rows of their own are not sorted by it; entries of one row each are, where enough name the same."""
+    rng = np.random.default_rng(5)
+    blocks = _given(rng, 400, None, 8, 8, 32, 4)
+
+    def product(given):
+        return sj.insum(ROWS, C=snp.zeros((4, 8, 32), np.float32), **given)
+
+    def convolution(X, Y, Z, In, W):
+        return sj.insum(
+            "Out[X[p],m] += In[Y[p],c] * W[Z[p],c,m]", Out=snp.zeros((40, 32), np.float32), X=X, Y=Y, Z=Z, In=In, W=W
+        )
+
+    X, Y, Z = rng.integers(0, 40, 400), rng.integers(0, 40, 400), rng.integers(0, 4, 400)
+    In, W = rng.standard_normal((40, 16)).astype("f4"), rng.standard_normal((4, 16, 32)).astype("f4")
+    assert "pairs" not in str(sj.explain(product)(blocks))
+    assert "pairs" in str(sj.explain(convolution)(X, Y, Z, In, W))
