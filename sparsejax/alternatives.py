@@ -70,6 +70,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "loops": "a sparse array that never changes is walked as any other",
         "static": "code is written out for each of its entries",
     },
+    "steps": {
+        "one": "all its entries are contracted with the other operands in the same steps",
+        "apart": "those that share a matrix in the steps that take the fewest multiplications for them",
+    },
     "fills": {
         "together": "a sum over operands whose fill does not annihilate runs over all coordinates",
         "apart": "what such operands do not store is summed without them",

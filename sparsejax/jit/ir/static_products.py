@@ -10,7 +10,9 @@ are contracted in up to three steps, each a sum over terms of products, in which
     after       out(k)[b,w] = Z(p,k)[b,u] * W(p)[u,w]      one factor more
 
 What is scaled comes always, the other two where they save multiplications (`steps`): a derivative with respect to X has the first, the product
-above the last. Everything here follows from types and the constant; `rewrite/straight_line` makes a statement of it.
+above the last. Entries that share a matrix may take other steps than the rest (`parts`): of the product above those of a path p take the first where
+fewer i than k belong to it, since each row of X is multiplied by W[p] once, whatever number of results it is scaled for. Everything here follows from
+types and the constant; `rewrite/straight_line` makes a statement of it.
 
 Source of the scheme: contraction trees over the pattern of a constant; "CG x y of some samples for one path at a time, then times W".
 """
@@ -90,6 +92,13 @@ class Steps(NamedTuple):
 
     before: tuple[int, int] | None = None
     after: int | None = None
+
+
+class Part(NamedTuple):
+    """Some entries of a constant, by number, and the steps in which they are contracted."""
+
+    steps: Steps
+    numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -317,6 +326,38 @@ def steps(product: Product) -> Steps:
     return min(_ways(product), key=lambda way: (multiplications(product, way), sum(x is not None for x in way)))
 
 
+def whole(product: Product) -> tuple[Part, ...]:
+    """All entries in the same steps."""
+    return (Part(steps(product), tuple(range(len(product.entries)))),)
+
+
+@functools.lru_cache(maxsize=256)
+def parts(product: Product) -> tuple[Part, ...]:
+    """The entries by the steps that take the fewest multiplications for those that meet the same values of a factor: one of those that are
+    contracted before or after the others. All in the same steps where that takes as few. O(steps times entries)."""
+    best = steps(product)
+    outer = outer_of(product, step_of(product, best))
+    ways = [way for way in _ways(product) if outer_of(product, step_of(product, way)) == outer]
+    least, made = multiplications(product, best), whole(product)
+    for factor in (*(best.before or ()), *([] if best.after is None else [best.after])):
+        place = [product.fixed.index(v) for v in product.factors[factor].fixed]
+        groups: dict[Values, list[int]] = {}
+        for number, entry in enumerate(product.entries):
+            groups.setdefault(tuple(entry[k] for k in place), []).append(number)
+        if len(groups) < 2:
+            continue
+        total, by = 0.0, dict[Steps, list[int]]()
+        for own in groups.values():
+            some = product.only(own)
+            costs = {way: multiplications(some, way) for way in ways}
+            way = min(costs, key=lambda w: (costs[w], w != best))
+            total += costs[way]
+            by.setdefault(way, []).extend(own)
+        if total < least:
+            least, made = total, tuple(Part(way, tuple(sorted(own))) for way, own in by.items())
+    return made
+
+
 def lacking(product: Product) -> str | None:
     """Why code that is written out for the entries does not pay: one nest of loops multiplies every entry by each factor, for every combination
     of loops, in lanes where the result lies along one of these. Code multiplies by no coefficient of 1 or -1, and for a sum once."""
@@ -342,7 +383,11 @@ def described(product: Product) -> str:
         own = [product.constant.tensor.name] if step.scaled else []
         return " * ".join([*own, *map(name, step.children)])
 
-    return f"{len(product.entries)} entries of {product.constant.tensor} are written out: {text(step_of(product, steps(product)))}"
+    found = parts(product)
+    told = [text(step_of(product, part.steps)) for part in found]
+    if len(found) > 1:
+        told = [f"{words} for {len(part.numbers)}" for words, part in zip(told, found, strict=True)]
+    return f"{len(product.entries)} entries of {product.constant.tensor} are written out: {', '.join(told)}"
 
 
 def refusal(storage: Storage) -> str | None:

@@ -35,10 +35,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.ir import blocks, cin, indices, simplify, static_products
+from sparsejax.jit.ir import blocks, choices, cin, indices, simplify, static_products
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.ir.static_products import Factor, Product, Step, Term, Values
+from sparsejax.jit.ir.static_products import Factor, Part, Product, Step, Term, Values
 from sparsejax.jit.rewrite.vectorize import vectorizable
 
 BLOCKS, LONG = (12, 10, 8), 32
@@ -60,12 +60,12 @@ def program(nest: Nest) -> Program | None:
     product = static_products.product_of(nest)
     if product is None:
         return None
-    way = static_products.steps(product)
-    last = static_products.step_of(product, way)
+    parts = _parts(nest, product)
+    last = static_products.step_of(product, parts[0].steps)
     outer = static_products.outer_of(product, last)
-    ordered = _ordered(nest, last, _lanes(last, cin.followed(nest.indices)[-1:], outer))
-    inner = bool(list(static_products.inner_steps(last)))
+    ordered = nest.in_formats(_formats(nest, product, parts) or {})
     made, around = ordered, outer
+    inner = any(list(static_products.inner_steps(static_products.step_of(product, p.steps))) for p in parts)
     if outer is not None and inner:
         extent = product.extents[outer]
         fit = [n for n in BLOCKS if type(extent) is int and extent % n == 0]
@@ -75,8 +75,15 @@ def program(nest: Nest) -> Program | None:
             made, around = split
     product = static_products.product_of(made)
     assert product is not None
-    stmt, whole = _Writer(product, way, around).run()
+    stmt, whole = _written(product, parts, around)
     return _program(nest, made, stmt, whole)
+
+
+def _parts(nest: Nest, product: Product) -> tuple[Part, ...]:
+    """The entries by the steps in which they are contracted: all in the same, or some in others, where every operand can be read in one order."""
+    whole, found = static_products.whole(product), static_products.parts(product)
+    apart = len(found) > 1 and _formats(nest, product, found) is not None
+    return found if choices.pick("steps", ("one", "apart")[: 1 + apart], "apart" if apart else "one") == "apart" else whole
 
 
 def _program(nest: Nest, made: Nest, stmt: cin.Stmt, whole: bool) -> Program:
@@ -118,20 +125,27 @@ def _lanes(last: Step, ends: Sequence[cin.IndexVar], outer: cin.IndexVar | None)
     return made
 
 
-def _ordered(nest: Nest, last: Step, lanes: Lanes) -> Nest:
-    """`nest` with its operands stored along the lanes of the steps that read them."""
-    formats: dict[cin.Access, Format] = {}
-    for step in (*static_products.inner_steps(last), last):
-        along = lanes[step] or (step.summed[-1] if step.summed else None)
-        for factor in step.children:
-            if not isinstance(factor, Factor) or along not in factor.loops:
-                continue
-            access, form = factor.access, factor.access.tensor.format
-            axis = access.indices.index(along)
-            if form.order[-1] != axis:
-                order = (*(d for d in form.order if d != axis), axis)
-                formats[access] = Format(form.levels, order)
-    return nest.in_formats(formats) if formats else nest
+def _formats(nest: Nest, product: Product, parts: Sequence[Part]) -> dict[cin.Access, Format] | None:
+    """The formats of the operands of `nest` that are not stored along the lanes of the steps that read them; None where some are read along
+    other lanes by other entries."""
+    ends, wanted = cin.followed(nest.indices)[-1:], dict[cin.Access, int]()
+    for part in parts:
+        last = static_products.step_of(product, part.steps)
+        lanes = _lanes(last, ends, static_products.outer_of(product, last))
+        for step in (*static_products.inner_steps(last), last):
+            along = lanes[step] or (step.summed[-1] if step.summed else None)
+            for factor in step.children:
+                if isinstance(factor, Factor) and along in factor.loops:
+                    axis = factor.access.indices.index(along)
+                    if wanted.setdefault(factor.access, axis) != axis and len(parts) > 1:
+                        return None
+                    wanted[factor.access] = axis
+    made: dict[cin.Access, Format] = {}
+    for access, axis in wanted.items():
+        form = access.tensor.format
+        if form.order[-1] != axis:
+            made[access] = Format(form.levels, (*(d for d in form.order if d != axis), axis))
+    return made
 
 
 def _split(nest: Nest, product: Product, outer: cin.IndexVar, size: int) -> tuple[Nest, cin.IndexVar] | None:
@@ -170,25 +184,41 @@ class _Reduction:
     read: Read
 
 
-class _Writer:
-    """The statement of a product in steps, inside the loop `around` all of them."""
+def _written(product: Product, parts: Sequence[Part], around: cin.IndexVar | None) -> tuple[cin.Stmt, bool]:
+    """The statement of a product, inside the loop `around` all steps, and whether it assigns all of the result."""
+    last = static_products.step_of(product, parts[0].steps)
+    place = [product.fixed.index(v) for v in last.fixed if v in product.fixed]
+    reached = len({tuple(entry[k] for k in place) for entry in product.entries})
+    own = dict(zip(product.out.indices, product.out.tensor.shape, strict=True))
+    whole = (around is None or around in product.out.indices) and math.prod(own[v] for v in last.fixed) == reached
+    written = set[Values]() if whole else None
+    made: list[cin.Stmt] = []
+    for number, part in enumerate(parts):
+        made += _Writer(product.only(part.numbers), part.steps, around, "z" + number * "h", written).pieces()
+    stmt = cin.sequence(made)
+    return (stmt if around is None else cin.Forall(around, stmt)), whole
 
-    def __init__(self, product: Product, way: static_products.Steps, around: cin.IndexVar | None) -> None:
-        self.product, self.around = product, around
+
+class _Writer:
+    """The statements of a product in steps, inside the loop `around` all of them; `written` has the values of the result that were assigned already,
+    if those that were not are to be."""
+
+    def __init__(
+        self,
+        product: Product,
+        way: static_products.Steps,
+        around: cin.IndexVar | None,
+        name: str,
+        written: set[Values] | None,
+    ) -> None:
+        self.product, self.around, self.name, self.written = product, around, name, written
         self.last = static_products.step_of(product, way)
         self.lanes = _lanes(self.last, cin.followed(product.out.indices)[-1:], around)
         self.inner = list(static_products.inner_steps(self.last))
-        self.written: set[Values] = set()
-        own = dict(zip(self.product.out.indices, self.product.out.tensor.shape, strict=True))
-        places = math.prod(own[v] for v in self.last.fixed)
-        reached = len(static_products.terms_of(product, self.last))
-        self.whole = (around is None or around in product.out.indices) and places == reached
 
-    def run(self) -> tuple[cin.Stmt, bool]:
-        """The statement, and whether it assigns all of the result."""
-        made = [self.piece(self.product.only(numbers)) for numbers in self._pieces()]
-        stmt = cin.sequence(made)
-        return (stmt if self.around is None else cin.Forall(self.around, stmt)), self.whole
+    def pieces(self) -> list[cin.Stmt]:
+        """All steps for some of the entries after the other."""
+        return [self.piece(self.product.only(numbers)) for numbers in self._pieces()]
 
     # --------------------------------------------------------------------------------------------------------- pieces
     def _pieces(self) -> list[list[int]]:
@@ -248,7 +278,7 @@ class _Writer:
         shape = (self._slots[step], *(self.product.extents[v] for v in loops))
         dtype = self.product.dtype
         form = Format((Dense(),) * len(shape))
-        name = "z" if len(self.inner) == 1 else f"z{number}"
+        name = self.name if len(self.inner) == 1 else f"{self.name}{number}"
         tensor = cin.Tensor(name, shape, dtype, form, dtype.type(0), "dense", form)
         return _Kept(tensor, loops, {values: k for k, values in enumerate(terms)})
 
@@ -269,8 +299,9 @@ class _Writer:
         def write(values: Values, rhs: cin.Expr) -> cin.Stmt:
             if step is not self.last:
                 return cin.Assign(kept[step].access(values), None, rhs)
-            first = self.whole and values not in self.written
-            self.written.add(values)
+            first = self.written is not None and values not in self.written
+            if self.written is not None:
+                self.written.add(values)
             return cin.Assign(self.target(values), None if first else "add", rhs)
 
         def read(child: Factor | Step, values: Values) -> cin.Expr:
