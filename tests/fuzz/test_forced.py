@@ -40,6 +40,11 @@ SELECTIONS = sj.array(
     shape=(150, 3, 20),
     format="csf",
 )
+PATHS = np.zeros((2, 4, 4, 4))
+"""A path from a number to a vector, and one back."""
+PATHS[0, 0, 1:, 1:], PATHS[1, 1:, 1:, 0] = np.eye(3), np.eye(3)
+PATHS = sj.array(PATHS, format="coo")
+OF_PATHS = [snp.asarray(np.arange(np.prod(s)).reshape(s) % 7 / 4) for s in ((3, 4, 4), (3, 4), (2, 4, 4))]
 PROGRAMS = {
     "chain": (lambda A, W, V: (A @ W) @ V, A, W, V),
     "three dense factors": (lambda W, V, X: (W @ V) @ X, W, V, W),
@@ -97,6 +102,7 @@ PROGRAMS = {
     "wide blocks": (lambda A, X: A @ X, sparse((N, N), "bsr:3x2"), rng.random((N, 50))),
     "converted": (lambda A: A.asformat("csc"), A),
     "a constant": (lambda V: V @ A, V),
+    "paths": (lambda X, Y, W: sj.einsum("pijk,biu,bj,puw->bkw", PATHS, X, Y, W), *OF_PATHS),
     "written by columns": (lambda A, x: sj.einsum("ij,j->ij", A, x, out_format="csc"), A, W[:, 0]),
     "steps": (lambda A, x: sj.lax.while_loop(lambda y: snp.sum(y) < 1e6, lambda y: A @ y + 1, x), A, W[:, 0]),
     "rows of whole lines": (lambda A, X: A @ X, A, rng.random((N, 16))),
@@ -139,6 +145,7 @@ REACHED = {
     "rows": ("tall", "layer"),
     "shapes": ("tall", "filled", "softmax", "sparse product"),
     "storage": ("product that is reduced", "read across"),
+    "steps": ("paths",),
     "stores": ("rows of whole lines",),
     "strips": ("blocks",),
     "sums": ("blocks",),
@@ -153,6 +160,8 @@ BESIDE = {
     "passes=numpy": ",conversion=passes",
     "rows=blocks": ",products=kernel",
     "rows=pairs": ",products=kernel",
+    "steps=apart": ",constants=static",
+    "steps=one": ",constants=static",
     "storage=reordered": ",fusion=apart",
 }
 """Other choices that lead there."""

@@ -1,6 +1,7 @@
 """Products with a constant whose entries are written out: random products, as statements that the interpreter runs, and as machine code, against
 `numpy.einsum`; what is legal and what pays; derivatives, batches, threads, static arguments, and the keys of plans."""
 
+import itertools
 import pickle
 import random
 from dataclasses import dataclass
@@ -155,6 +156,82 @@ def test_the_interpreter_runs_the_statement(seed):
     np.testing.assert_array_equal(got, case.expected().astype(got.dtype))
     names = {a.tensor.name for a in cin.accesses(program.stmt)}
     assert "A0" not in names  # nothing of the constant is loaded
+
+
+def paths_of(seed):
+    """A product over paths between groups of components, of one to five, in which a path may be cheaper in other steps than the next."""
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    groups = np.cumsum([0, *rng.sample((1, 2, 3, 5), rng.randint(2, 3))])
+    spans, dtype = [slice(a, b) for a, b in itertools.pairwise(groups)], rng.choice(("f4", "f8", "c8", "i4"))
+    extents = {"p": rng.randint(3, 6), "i": groups[-1], "j": rng.randint(1, 3), "k": groups[-1]}
+    extents |= {"b": rng.choice((3, 10, 13, 24)), "u": rng.choice((8, 9)), "w": rng.choice((8, 16))}
+
+    def array(letters):
+        return numbers.integers(-3, 4, [extents[v] for v in letters]).astype(dtype)
+
+    constant = np.zeros([extents[v] for v in "pijk"], dtype)
+    for path in constant:
+        i, k = rng.choice(spans), rng.choice(spans)
+        path[i, :, k] = np.where(numbers.random(path[i, :, k].shape) < 0.9, array("pijk")[0][i, :, k], 0)
+    subscripts = rng.choice(
+        ("biu,bj,puw->bkw", "biu,bj,bpuw->bkw", "biu,bj,puw->bkw", "bi,bj,p->bk", "bkw,bj,puw->biu", "ubi,jb,wup->wkb")
+    )
+    factors, out = subscripts.split("->")
+    own = factors.split(",")
+    rng.shuffle(own)
+    return Case(seed, "pijk", own, out, [constant, *map(array, own)], Format.parse("coo", 4))
+
+
+def parts_in(case):
+    """In how many ways the entries of a case are contracted, by what is found cheapest."""
+    product = static_products.product_of(nest_of(case))
+    return 0 if product is None else len(static_products.parts(product))
+
+
+@pytest.mark.rotating(6)
+@pytest.mark.parametrize("seed", range(60))
+def test_entries_in_steps_of_their_own(seed):
+    case = paths_of(seed)
+    product = static_products.product_of(nest_of(case))
+    if product is None:
+        return
+    found = static_products.parts(product)
+    assert sorted(n for part in found for n in part.numbers) == list(range(len(product.entries)))
+    every = [static_products.multiplications(product.only(own), steps) for steps, own in found]
+    assert sum(every) <= static_products.multiplications(product, static_products.steps(product))
+    for way in ("one", "apart"):
+        with sj.config.using(choose=f"{STATIC},steps={way}"):
+            program = straight_line.program(nest_of(case))
+            cin.check(program.stmt)
+            arrays = {t.name: in_blocks(a, t) for t, a in zip(program.inputs, case.arrays, strict=True)}
+            got = interpret.interpret(program.stmt, arrays, program.output, "add").reshape(-1)[: case.expected().size]
+            if not program.output.paired:
+                np.testing.assert_array_equal(got, case.expected().reshape(-1))
+            made = sj.jit(case.program())(*case.arrays[1:])
+        np.testing.assert_array_equal(made.todense(), case.expected(), err_msg=f"{case} {way}")
+
+
+def test_many_products_over_paths_take_several_steps():
+    assert sum(parts_in(paths_of(seed)) > 1 for seed in range(60)) > 12
+
+
+def test_rows_that_are_fewer_before_are_multiplied_before():
+    """One number becomes a vector: its row is multiplied by the weights once. A vector becomes a number: one sum is."""
+    dense = np.zeros((2, 4, 4, 4))
+    dense[0, 0, 1:, 1:], dense[1, 1:, 1:, 0] = np.eye(3), np.eye(3)
+    case = Case(
+        0,
+        "pijk",
+        ["biu", "bj", "puw"],
+        "bkw",
+        [dense, *map(np.ones, ((30, 4, 8), (30, 4), (2, 8, 8)))],
+        Format.parse("coo", 4),
+    )
+    text = static_products.described(static_products.product_of(nest_of(case)))
+    assert "(A0 * A1 * A2) * A3 for 3" in text and "A0 * A2 * (A1 * A3) for 3" in text, text
+    with sj.config.using(choose=STATIC):
+        cin_text = sj.jit(case.program()).lower(*case.arrays[1:]).as_text("cin")
+    assert "where z:" in cin_text and "where zh:" in cin_text
 
 
 def test_most_random_products_are_written_out():

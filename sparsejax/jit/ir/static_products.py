@@ -43,6 +43,9 @@ ONCE, EACH = 20_000, 200
 """Multiplications that one call must save for code to be written out, and for each entry of the constant: a thousand calls pay for its
 compilation (20 ms, and 0.2 ms for a line). Instructions are taken for a nanosecond each."""
 
+WORTH = 0.95
+"""Entries take different steps where these take so many of the multiplications: a twentieth is what another pass over the result costs."""
+
 Values = tuple[int, ...]
 """Values of fixed variables."""
 
@@ -353,7 +356,7 @@ def parts(product: Product) -> tuple[Part, ...]:
             way = min(costs, key=lambda w: (costs[w], w != best))
             total += costs[way]
             by.setdefault(way, []).extend(own)
-        if total < least:
+        if total < least and total < WORTH * multiplications(product, best):
             least, made = total, tuple(Part(way, tuple(sorted(own))) for way, own in by.items())
     return made
 

@@ -83,7 +83,9 @@ def _parts(nest: Nest, product: Product) -> tuple[Part, ...]:
     """The entries by the steps in which they are contracted: all in the same, or some in others, where every operand can be read in one order."""
     whole, found = static_products.whole(product), static_products.parts(product)
     apart = len(found) > 1 and _formats(nest, product, found) is not None
-    return found if choices.pick("steps", ("one", "apart")[: 1 + apart], "apart" if apart else "one") == "apart" else whole
+    return (
+        found if choices.pick("steps", ("one", "apart")[: 1 + apart], "apart" if apart else "one") == "apart" else whole
+    )
 
 
 def _program(nest: Nest, made: Nest, stmt: cin.Stmt, whole: bool) -> Program:

@@ -13,6 +13,8 @@ def schedule(nest: Nest) -> Schedule | None:
     product = static_products.product_of(nest)
     if product is None:
         return None
-    times = sum(static_products.multiplications(product.only(own), steps) for steps, own in static_products.parts(product))
+    times = sum(
+        static_products.multiplications(product.only(own), steps) for steps, own in static_products.parts(product)
+    )
     cost = Cost(times * machine.current().multiply, 0.0, 0.0, 0.0)
     return Schedule(nest.variables, (), cost, reason=static_products.described(product))
