@@ -278,7 +278,7 @@ class Lowering:
             self.emit(stmt.consumer, env)
             return
         area = self.operands[tensor.name]
-        if isinstance(area, DenseArea) and assigned_once.assigned(stmt.producer, tensor) != stmt.producer:
+        if isinstance(area, DenseArea) and not self._is_written(stmt, tensor):
             area.clear(b)
         self.emit(stmt.producer, env)
         if isinstance(area, Workspace):
@@ -286,6 +286,11 @@ class Lowering:
         self.emit(stmt.consumer, env)
         if isinstance(area, Workspace):
             area.reset(b)
+
+    def _is_written(self, stmt: cin.Where, tensor: cin.Tensor) -> bool:
+        """Whether the producer of a dense workspace assigns all of it, or all that is read."""
+        whole = assigned_once.assigned(stmt.producer, tensor) == stmt.producer
+        return whole or assigned_once.before_read(stmt, tensor)
 
     def sum_of(self, stmt: cin.Where, tensor: cin.Tensor, env: Env) -> sums.Sum | None:
         """The running sum of a scalar workspace that is one."""

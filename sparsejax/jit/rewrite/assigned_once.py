@@ -36,6 +36,44 @@ def assigned(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
     return made if over_all(made, loops) and not _sticks_out(lhs) else None
 
 
+def before_read(stmt: cin.Where, tensor: cin.Tensor) -> bool:
+    """Whether the producer of a dense workspace assigns every element that the consumer reads: where they have coordinates for variables, over the
+    same loops, with the same numbers beside them."""
+    found: list[cin.Access] = []
+    if not tensor.format.full or _is_masked(stmt.producer) or not _assignments(stmt.producer, tensor, (), found):
+        return False
+    made = {access.indices for access in found}
+    reads = [a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name]
+    writes = [w for w in cin.writes(stmt.consumer) if w.lhs.tensor.name == tensor.name]
+    return not writes and all(a.indices in made for a in reads)
+
+
+def _assignments(
+    stmt: cin.Stmt, tensor: cin.Tensor, loops: tuple[cin.IndexVar, ...], found: list[cin.Access]
+) -> bool:
+    """Note the plain assignments to a workspace whose variables are those of the loops around them, once each; false where something else is done to
+    it, or some loops may leave out coordinates."""
+    match stmt:
+        case cin.Forall(var, body, _):
+            return _assignments(body, tensor, (*loops, var), found)
+        case cin.Seq(stmts):
+            return all(_assignments(s, tensor, loops, found) for s in stmts)
+        case cin.Where(consumer, producer):
+            kept = cin.workspace(stmt)
+            if kept.policy not in ("scalar", "dense") or kept.lacks:
+                return False
+            return _assignments(producer, tensor, loops, found) and _assignments(consumer, tensor, loops, found)
+        case cin.Assign(lhs, op, rhs):
+            if any(a.tensor.name == tensor.name for a in cin.accesses(rhs)):
+                return False
+            if lhs.tensor.name != tensor.name:
+                return True
+            own = [ix for ix in lhs.indices if not isinstance(ix, int)]
+            found.append(lhs)
+            return op is None and len(own) == len(loops) and set(own) == set(loops) and over_all(stmt, loops)
+    return False
+
+
 def noted(program: Program) -> Program:
     """`program` with every element of its output assigned once, where that can be; it says so."""
     made = assigned(program.stmt, program.output)
