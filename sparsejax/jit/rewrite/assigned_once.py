@@ -48,9 +48,7 @@ def before_read(stmt: cin.Where, tensor: cin.Tensor) -> bool:
     return not writes and all(a.indices in made for a in reads)
 
 
-def _assignments(
-    stmt: cin.Stmt, tensor: cin.Tensor, loops: tuple[cin.IndexVar, ...], found: list[cin.Access]
-) -> bool:
+def _assignments(stmt: cin.Stmt, tensor: cin.Tensor, loops: tuple[cin.IndexVar, ...], found: list[cin.Access]) -> bool:
     """Note the plain assignments to a workspace whose variables are those of the loops around them, once each; false where something else is done to
     it, or some loops may leave out coordinates."""
     match stmt:
