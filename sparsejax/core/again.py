@@ -21,7 +21,7 @@ import numpy as np
 
 from sparsejax import config
 from sparsejax.core import primitive
-from sparsejax.core.array import Array, made
+from sparsejax.core.array import Array, maker
 from sparsejax.core.trace import is_python_scalar, stack
 from sparsejax.formats.storage import Storage
 
@@ -38,6 +38,8 @@ _FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(n
 """Types of arguments that are remembered by value: equal ones of one of these types are alike."""
 _compiler: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
 _lock = threading.Lock()
+_learning: list[None] = []
+"""As many as calls are learnt from, in all threads: what they call runs as it is written, so that its operations are noted."""
 
 
 def set_compiler(compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
@@ -66,11 +68,13 @@ class Calls:
         """Calls that took several operations."""
         self.met: dict[Any, int] = {}
         """How often calls were served by what serves any extents: up to `FEW`."""
+        self.recent: dict[Any, tuple[Run, Any, tuple[Any, ...]]] = {}
+        """Some of `runs`, by which objects the types of their operands are; with these, and with the objects that their other arguments are."""
         _all.add(self)
 
     def clear(self) -> None:
         """Forget all."""
-        for cache in (self.runs, self.families, self.programs, self.several, self.met):
+        for cache in (self.runs, self.families, self.programs, self.several, self.met, self.recent):
             cache.clear()
 
 
@@ -90,12 +94,26 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         calls = Calls(function, operands, whole)
-        known = calls.runs
+        known, recent, single, pair = calls.runs, calls.recent, operands == 1, operands == 2
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if stack.traces or config.forcing:
+            if stack.traces or config.forcing or _learning:
                 return function(*args, **kwargs)
+            mark: Any = None
+            if args and not kwargs and type(a := args[0]) is Array:
+                if single:
+                    mark = id(a._aval)
+                    same = recent.get(mark)
+                    if same is not None:
+                        rest = same[2]
+                        if len(args) == 1 + len(rest) and (not rest or all(map(operator.is_, args[1:], rest))):
+                            return same[0]([a._storage])
+                elif pair and len(args) == 2 and type(b := args[1]) is Array:
+                    mark = id(a._aval), id(b._aval)
+                    same = recent.get(mark)
+                    if same is not None:
+                        return same[0]([a._storage, b._storage])
             key: list[Any] = []
             storages: list[Storage] = []
             extents: tuple[int, ...] = ()
@@ -140,6 +158,10 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                 run = known.get(noted)
             if run is None:
                 return _first(calls, args, kwargs, noted, None if valued else storages)
+            if mark is not None and len(storages) == operands:
+                if len(recent) > REMEMBERED:
+                    recent.clear()
+                recent.setdefault(mark, (run, [a._aval for a in args[:operands]], args[operands:]))
             return run(storages)
 
         return call  # type: ignore[return-value]
@@ -153,7 +175,7 @@ def _first(
     """A call of types that are not known yet; what is learnt of it is kept. `storages` are those of its operands, None where values of numbers are
     part of the key."""
     function, known, valued = calls.function, calls.runs, storages is None
-    if calls.whole or key in calls.several:
+    if calls.whole or (calls.several and key in calls.several):
         return _compiled(calls, args, kwargs, key)
     kinds = None
     if storages is not None:
@@ -163,7 +185,7 @@ def _first(
             family, places = served
             times, given = calls.met.get(key, 0), storages
             if places is not None:
-                given = [storages[k] if k >= 0 else primitive.weak_scalar(args[~k])._storage for k in places]
+                given = [storages[k] if k >= 0 else _number(args[~k]) for k in places]
             if times < FEW:
                 found = family.once(extents, given)
                 if found is not None:
@@ -177,8 +199,12 @@ def _first(
                     _keep(known, key, run)
                     calls.met.pop(key, None)
                     return run(storages)
-    with primitive.noting() as notes:
-        result = function(*args, **kwargs)
+    _learning.append(None)
+    try:
+        with primitive.noting() as notes:
+            result = function(*args, **kwargs)
+    finally:
+        _learning.pop()
     if len(notes) > 1:
         if all(type(a) is Array or type(a) is np.ndarray for a in args[: calls.operands]):
             _keep(calls.several, key, True)
@@ -189,7 +215,7 @@ def _first(
         elif kinds is not None and (places := _places(notes[0], args, result)) is not None:
             in_place = places == list(range(len(storages or ())))
             _keep(calls.families, kinds, (notes[0].family, None if in_place else places))
-            calls.met[key] = DEAR
+            calls.met[key] = calls.met.get(key, 0) + DEAR
     return result
 
 
@@ -223,6 +249,16 @@ def _planned(family: Any, places: Sequence[int] | None, given: Sequence[Storage]
         return None
     numbers = [(n, given[n]) for n, k in enumerate(places or ()) if k < 0]
     return _run(plan.alone or plan, plan.out_avals[0], numbers)
+
+
+def _number(value: Any) -> Storage:
+    """A number as an operand."""
+    return _integer(value) if type(value) is int else primitive.weak_scalar(value)._storage
+
+
+@functools.lru_cache(maxsize=256)
+def _integer(value: int) -> Storage:
+    return primitive.weak_scalar(value)._storage
 
 
 def _by_value(storages: Sequence[Storage]) -> Any:
@@ -273,13 +309,14 @@ def _source(value: Any) -> Any:
 
 
 def _run(kernel: Any, aval: Any, constants: Sequence[tuple[int, Storage]]) -> Run:
+    plain = maker(kernel, aval)
     if not constants:
-        return lambda storages: made(kernel.call(storages), aval)
+        return plain
 
     def run(storages: list[Storage]) -> Array:
         for place, constant in constants:
             storages.insert(place, constant)
-        return made(kernel.call(storages), aval)
+        return plain(storages)
 
     return run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -274,6 +274,19 @@ def made(storage: Storage, aval: Aval) -> Array:
     array._aval = aval
     array.__class__ = Array
     return array  # type: ignore[no-any-return]
+
+
+def maker(step: Any, aval: Aval) -> Callable[[list[Storage]], Array]:
+    """`made(step.call(storages), aval)` as a function of storages, without a call in between; what `step.call` is may change."""
+
+    def run(storages: list[Storage]) -> Array:
+        array: Any = _Open()
+        array._storage = step.call(storages)
+        array._aval = aval
+        array.__class__ = Array
+        return array  # type: ignore[no-any-return]
+
+    return run
 
 
 class _Deleted:

@@ -234,7 +234,6 @@ def test_a_shape_that_comes_back_has_a_plan_of_its_own():
     def added(x, y):
         return x + y
 
-    sj.clear_caches()  # `+` of an array answers what it knows, and then nothing is learnt around it
     plus = again.again(2)(added)
     (calls,) = (c for c in again._all if c.function is added)
     for n in range(20, 40):
@@ -246,3 +245,48 @@ def test_a_shape_that_comes_back_has_a_plan_of_its_own():
         counts.append(len(calls.runs) - served)
     assert counts[2] == 0  # the shape is served by what serves any extents
     assert counts[-1] == 1
+
+
+def test_a_function_around_one_that_is_known_is_learnt():
+    """What the inner one answers is noted as if it were called for the first time."""
+    runs = []
+
+    def around(x):
+        runs.append(x.shape)
+        return snp.negative(x)
+
+    x, outer = sj.array(np.eye(6), format="csr"), again.again(1)(around)
+    for _ in range(again.FEW + 4):
+        snp.negative(x)
+    before = []
+    for k in range(again.FEW + 8):
+        np.testing.assert_array_equal(outer(x * float(k)).todense(), -k * np.eye(6))
+        before.append(len(runs))
+    assert before[0] == 1 and before[-1] == before[again.FEW // 2]
+
+
+def test_other_arguments_are_told_apart_by_type_and_value():
+    """Calls with the same array and other arguments that compare equal, or are equal objects made anew, in turns."""
+    dense = np.arange(12.0).reshape(3, 4) % 5
+    x = sj.array(dense, format="csr")
+    for _ in range(2):
+        for axis, keep in ((0, False), (1, False), (None, False), (0, True), (np.int64(1), False), (-1, True)):
+            for _ in range(again.FEW + 3):
+                got = snp.sum(x, axis, None, keep)
+                np.testing.assert_array_equal(got.todense(), np.sum(dense, axis, keepdims=keep))
+                assert snp.sum(x, axis, np.float32, keep).dtype == np.float32
+                assert snp.sum(x, axis, np.dtype("".join(["i", "8"])), keep).dtype == np.int64
+                np.testing.assert_array_equal(snp.sum(x).todense(), dense.sum())
+
+
+def test_types_that_are_gone_are_not_taken_for_others():
+    """Arrays of many types, each made anew: the objects of earlier types are freed, and their addresses come back."""
+    again.clear_caches()
+    rng = np.random.default_rng(0)
+    for n in rng.integers(2, 12, 400).tolist():
+        dense = rng.integers(-2, 3, (n, n + 1)).astype(float)
+        x, y = sj.array(dense, format="csr"), sj.array(dense.T, format="csr")
+        for _ in range(2):
+            np.testing.assert_array_equal((x @ y).todense(), dense @ dense.T)
+            np.testing.assert_array_equal((-x).todense(), -dense)
+    assert max(len(calls.recent) for calls in again._all) <= again.REMEMBERED + 1

@@ -10,7 +10,8 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import lax
-from sparsejax.jit.runtime import kernels, library_call
+from sparsejax.jit.graph import guards
+from sparsejax.jit.runtime import kernels, library_call, sequence
 from sparsejax.jit.runtime.system import result_memory
 
 
@@ -179,3 +180,52 @@ def test_plans_are_freed_at_once(layer):
         assert all(r() is None for r in runners)
     finally:
         gc.enable()
+
+
+class Noted:
+    """A step whose result spells what it read."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def call(self, inputs):
+        return f"{self.name}({','.join(map(str, inputs))})"
+
+
+def test_steps_written_out_read_the_same_registers():
+    """Random rows of steps, called until they are written out, against the loop over registers."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        operands, literals, count = (int(n) for n in rng.integers((0, 0, 1), (4, 3, sequence.SPELLED + 3)))
+        first = operands + literals
+        reads = [rng.integers(0, first + k, rng.integers(0, 4)).tolist() if first + k else [] for k in range(count)]
+        result = int(rng.integers(0, count)) + first
+        last = {k: n for n, read in enumerate(reads) for k in read}
+        dead = [[k for k in set(read) if k >= first and last[k] == n and k != result] for n, read in enumerate(reads)]
+        line = sequence.Line([Noted(f"s{k}") for k in range(count)], reads, dead, [result], guards.NOTHING)
+        given, held = [f"x{k}" for k in range(operands)], [f"c{k}" for k in range(literals)]
+        (wanted,) = line.run([*given, *held])
+        once, again = (line.straight(held, alone) for alone in (False, True))
+        for _ in range(sequence.LOOPED + 3):
+            assert once(given) == again(given) == wanted
+        other = line.over([Noted(f"t{k}") for k in range(count)]).straight(held, True)
+        for _ in range(sequence.LOOPED + 3):
+            assert other(given) == wanted.replace("s", "t")
+
+
+@pytest.mark.parametrize("name", ["several", "one of several", "branches"])
+def test_steps_of_several_results_come_back(name):
+    """Steps that make lists are never written out as if they made one value."""
+    functions = {
+        "several": lambda A: snp.nonzero(A)[0] + snp.nonzero(A)[1],
+        "one of several": lambda A: (
+            snp.unique(A.todense() if isinstance(A, np.ndarray) else A.asformat("dense"))[:1] * 2
+        ),
+        "branches": lambda A: lax.cond(A.sum() > 0, lambda x: x * 2, lambda x: x * 3, A.sum(axis=0)),
+    }
+    rng = np.random.default_rng(3)
+    dense = np.where(rng.random((20, 20)) < 0.3, rng.integers(1, 9, (20, 20)), 0).astype(float)
+    A, function = sj.array(dense, format="csr"), functions[name]
+    wanted = np.asarray(function(A))
+    for _ in range(sequence.LOOPED + 4):
+        np.testing.assert_array_equal(function(A), wanted)

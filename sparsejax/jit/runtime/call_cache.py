@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsejax import tree_util
 from sparsejax.core import again, primitive
-from sparsejax.core.array import Array, made
+from sparsejax.core.array import Array, made, maker
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats.storage import Storage
@@ -38,7 +38,7 @@ class Shortcut:
         self.result: Any = plan.out_avals[0] if one else None
         self.several = None if one and not closed.consts else _several(closed, plan, tree)
         """What makes results that are several, or read constants."""
-        self.run: Callable[[list[Storage]], Any] = self.several or _alone(self.kernel, self.result)
+        self.run: Callable[[list[Storage]], Any] = self.several or maker(self.kernel, plan.out_avals[0])
         """The results for operands of these types."""
 
     def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any] | None:
@@ -122,11 +122,6 @@ class Shapes:
 def _unlimited(extra: Any) -> bool:
     """Whether a trace has no integers that must fit into a dtype."""
     return not extra[1]
-
-
-def _alone(kernel: sequence.Step | plans.Plan, aval: Any) -> Callable[[list[Storage]], Any]:
-    """What makes the only result, as a function."""
-    return lambda storages: made(kernel.call(storages), aval)
 
 
 def _several(closed: ClosedJaxpr, plan: plans.Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:

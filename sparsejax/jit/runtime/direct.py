@@ -22,11 +22,44 @@ from sparsejax.jit.runtime.system import result_memory
 Direct = Callable[[Sequence[Storage], tuple[int, ...]], Storage | None]
 """The result of this shape for these operands; None where they are to be looked at more closely."""
 
+DIRECT = 4
+"""Facts for which a kernel is called on the shortest road."""
+TRIES = 16
+"""How often a kernel is asked for that road where it has none."""
+
 AS_IT_IS, VALUES, ENTRIES = 0, 1, 2
 """How an operand is read: as it is, its values as a dense array, or those as a vector where no level below the last sparse one is dense."""
 
 _new: Any = object.__new__
 _pack_two = struct.Struct("2q").pack
+
+
+class Roads:
+    """The shortest roads to a kernel for operands of any extents: those for the facts that were met last."""
+
+    __slots__ = ("_found", "_known", "_tries")
+
+    def __init__(self, found: Callable[[Sequence[Storage]], Direct | None]) -> None:
+        """`found` gives the road for operands, where there is one."""
+        self._found, self._tries = found, TRIES
+        self._known: tuple[Direct, ...] = ()
+
+    def __call__(self, operands: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
+        """The result of this shape; None where no road that is known serves the operands."""
+        for direct in self._known:
+            result = direct(operands, shape)
+            if result is not None:
+                return result
+        return None
+
+    def learn(self, operands: Sequence[Storage]) -> None:
+        """Know the road for operands that none has served."""
+        if self._tries:
+            now = self._found(operands)
+            if now is None:
+                self._tries -= 1
+            else:
+                self._known = (now, *self._known)[:DIRECT]
 
 
 class Rates(NamedTuple):

@@ -131,7 +131,8 @@ class Plan(Body):
 
     def _straighten(self) -> None:
         """What gives the first result."""
-        straight = self._line.straight(self.literals) if self.fresh and self._programs is None else None
+        alone = all(isinstance(s, KernelRunner) or not library_call.is_several(s.eqn) for s in self.steps)
+        straight = self._line.straight(self.literals, alone) if self.fresh and self._programs is None else None
         self.call: Callable[[Sequence[Storage]], Storage] = straight or self._outcome
         """The first result, as `outcome`."""
 

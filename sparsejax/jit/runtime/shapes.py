@@ -33,14 +33,11 @@ from sparsejax.jit.graph import resize
 from sparsejax.jit.ir import choices
 from sparsejax.jit.ir.bounded import Bounded, bound
 from sparsejax.jit.runtime import plans
-from sparsejax.jit.runtime.direct import Direct
+from sparsejax.jit.runtime.direct import Roads
 from sparsejax.jit.runtime.kernels import KernelRunner, turn
 
 MEMBERS = 16
 """Traces with symbols that a family has at most: those that a program's guards tell apart."""
-
-DIRECT = 4
-"""Facts for which a plan of one kernel is called on the shortest road."""
 
 Make = Callable[[Sequence[Aval]], tuple[ClosedJaxpr, Any]]
 """Traces a program for operands of these types: the jaxpr, and what else is to be known of it."""
@@ -108,23 +105,21 @@ class Solved(Exception):
 class Alone:
     """A plan of one kernel for all shapes like some."""
 
-    __slots__ = ("_aval", "_direct", "_plan")
+    __slots__ = ("_aval", "_plan", "_roads")
 
     def __init__(self, plan: plans.Plan) -> None:
-        self._plan, self._aval = plan, plan.out_avals[0]
-        self._direct: tuple[Direct, ...] = ()
-        """What serves operands that are alike, for the facts that were met last."""
+        self._plan, self._aval, self._roads = plan, plan.out_avals[0], Roads(plan.direct)
 
-    def once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> tuple[Array, int] | None:
+    def once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> tuple[list[Array], int] | None:
         """The result of this shape, of which nothing is kept, and as how many calls it counts; None where there is more to do than to call the kernel."""
-        for direct in self._direct:
-            found = direct(storages, shape)
-            if found is not None:
-                return made(found, self._aval.shaped(shape)), 1
+        found = self._roads(storages, shape)
+        if found is not None:
+            return [made(found, self._aval.shaped(shape))], 1
         result = self._plan.alone_once(storages, shape)
-        if result is not None and (now := self._plan.direct(storages)) is not None:
-            self._direct = (now, *self._direct)[:DIRECT]
-        return None if result is None else (result, DEAR)
+        if result is None:
+            return None
+        self._roads.learn(storages)
+        return [result], DEAR
 
 
 class Member:
@@ -173,7 +168,7 @@ class Member:
         if alone is not None:
             result = alone.once(storages, shape)
             if result is not None:
-                return [result[0]], result[1]
+                return result
         try:
             plan, change = self._bucket(values, storages)
         except Exception as reason:

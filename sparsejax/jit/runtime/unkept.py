@@ -12,14 +12,10 @@ from typing import Any
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import partition, resize
 from sparsejax.jit.runtime import library_call
-from sparsejax.jit.runtime.direct import Direct
+from sparsejax.jit.runtime.direct import Roads
 from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.system import result_memory
 
-DIRECT = 4
-"""Facts for which a kernel is called on the shortest road."""
-TRIES = 16
-"""How often a kernel is asked for that road where it has none."""
 CONSTANTS = 256
 """Small results of a call without operands, such as an extent, that are kept, by the numbers that they depend on."""
 
@@ -43,31 +39,6 @@ class Shapes:
         return [tuple(map(change, shape)) for shape in self._numbers]
 
 
-class _Kernel:
-    """A kernel for operands of any extents."""
-
-    __slots__ = ("_direct", "_runner", "_shape", "_tries")
-
-    def __init__(self, runner: KernelRunner, shapes: Shapes) -> None:
-        self._runner, self._shape, self._tries = runner, shapes.number(runner.output.shape), TRIES
-        self._direct: tuple[Direct, ...] = ()
-        """What serves operands that are alike, for the facts that were met last."""
-
-    def __call__(self, inputs: Sequence[Storage], shapes: Sequence[Shape], change: resize.Change) -> Storage:
-        for direct in self._direct:
-            found = direct(inputs, shapes[self._shape])
-            if found is not None:
-                return found
-        result = self._runner.once(inputs, change)
-        if self._tries:
-            now = self._runner.direct(inputs)
-            if now is None:
-                self._tries -= 1
-            else:
-                self._direct = (now, *self._direct)[:DIRECT]
-        return result
-
-
 def step_of(
     step: KernelRunner | partition.CallStep,
     shapes: Shapes,
@@ -75,7 +46,7 @@ def step_of(
 ) -> Run:
     """A step of a plan; calls of several results, or that run other jaxprs, are left to `otherwise`."""
     if isinstance(step, KernelRunner):
-        return _Kernel(step, shapes)
+        return _kernel(step, shapes.number(step.output.shape))
     if library_call.is_several(step.eqn):
         return lambda inputs, found, change: otherwise(inputs, change)
     call, out = library_call.Sized(step.eqn), shapes.number(step.eqn.outputs[0].aval.shape)
@@ -96,3 +67,17 @@ def step_of(
         return lambda inputs, found, change: call.once(inputs, found[out], change)
     given = [shapes.number(v.aval.shape) for v in step.eqn.inputs]
     return lambda inputs, found, change: call.numpy_once(inputs, [found[k] for k in given], found[out])
+
+
+def _kernel(runner: KernelRunner, number: int) -> Run:
+    """A kernel for operands of any extents, whose result has the shape of this number."""
+    roads = Roads(runner.direct)
+
+    def run(inputs: Sequence[Storage], shapes: Sequence[Shape], change: resize.Change) -> Storage:
+        result = roads(inputs, shapes[number])
+        if result is None:
+            result = runner.once(inputs, change)
+            roads.learn(inputs)
+        return result
+
+    return run
