@@ -57,6 +57,8 @@ def convert(storage: Storage, format: Format) -> Storage:
         return storage
     if storage.format.is_dense and _is_list(format):
         return from_dense(storage.vals, format, storage.fill_value)
+    if storage.format.is_dense and format.is_dense:
+        return _reordered(storage, format)
     planned = None if _planned is None else _planned(storage, format)
     if planned is not None:
         return planned
@@ -343,6 +345,17 @@ def to_dense(storage: Storage) -> Array:
             flat += column
         out.reshape(-1)[flat] = vals
     return out
+
+
+def _reordered(storage: Storage, format: Format) -> Storage:
+    """A dense array in another order of its dimensions. O(size)."""
+    source, target = storage.format.order, format.order
+    stored = storage.vals.reshape([storage.shape[d] for d in source])
+    if len(source) == 2 and source != target:
+        flat = passes.over(stored.size).turned(stored)
+    else:
+        flat = np.ascontiguousarray(stored.transpose([source.index(d) for d in target])).reshape(-1)
+    return Storage(format, storage.shape, storage.fill_value, ((),) * format.ndim, flat)
 
 
 @functools.lru_cache(maxsize=256)

@@ -47,7 +47,16 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Array:
     order = tuple(reversed(range(x.ndim))) if axes is None else tuple(normal_axis(a, x.ndim, "axes") for a in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"axes={tuple(axes or ())} is not a permutation of the {x.ndim} dimensions of the array")
-    return x if order == tuple(range(x.ndim)) else transpose_p.bind(x, axes=order)
+    if order == tuple(range(x.ndim)):
+        return x
+    if type(x) is Array and current() is None and "transient" not in x._storage.cache:
+        return _viewed(transpose_p, x, structural.transpose(x._storage, order), _transposed_aval(x._aval, order))
+    return transpose_p.bind(x, axes=order)
+
+
+@functools.lru_cache(maxsize=1024)
+def _transposed_aval(x: Aval, axes: tuple[int, ...]) -> Aval:
+    return _transpose_typing(x, axes).strong()
 
 
 def integer(value: Any, what: str) -> int:
