@@ -344,14 +344,22 @@ def clear_caches() -> None:
 
 def weak_scalar(value: Any) -> Array:
     """A Python number as a run-time array of no dimensions, weakly typed."""
-    aval = scalar_aval(value, is_literal=False)
-    template = _templates.get(aval)
-    if template is None:
-        template = _templates[aval] = dense_template(aval.format, (), aval.dtype.type(0))
-    return made(Storage.dense(template, np.asarray([value], aval.dtype), {}), aval)
+    kind = type(value)
+    known = _numbers.get(kind)
+    if known is None or (kind is int and not -(2**63) <= value < 2**63):
+        aval = scalar_aval(value, is_literal=False)
+        template = _templates.get(aval)
+        if template is None:
+            template = _templates[aval] = dense_template(aval.format, (), aval.dtype.type(0))
+        known = aval, template
+        if kind in (bool, int, float, complex) and aval.dtype != np.uint64:
+            _numbers[kind] = known
+    return made(Storage.dense(known[1], np.asarray([value], known[0].dtype), {}), known[0])
 
 
 _templates: dict[Aval, Template] = {}
+_numbers: dict[type, tuple[Aval, Template]] = {}
+"""The types of Python's own numbers that fit into 64 bits."""
 _viewed: dict[Any, tuple[Template, Aval]] = {}
 
 

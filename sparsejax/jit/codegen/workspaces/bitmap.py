@@ -154,7 +154,10 @@ class Bitmap(Workspace):
     def _walk_marks(self, b: Builder) -> None:
         b.set(self.count, b.i64(0))
         with _vectors(b, self._size, LANES) as k:
-            self._count_off(b, self._take(b, self._marks, k), k, self._list, self.count, 4)
+            bits = self._look(b, self._marks, k)
+            with b.if_(b.ne(bits, 0)):  # many are empty where few were inserted, as in rounds of a long loop
+                b.store(self._marks, k, b.splat(b.const("i8", 0), LANES))
+                self._count_off(b, bits, k, self._list, self.count, 4)
 
     def _walk_groups(self, b: Builder) -> None:
         one = b.const("i8", 1)
@@ -176,13 +179,17 @@ class Bitmap(Workspace):
             key = b.named("first", b.binary("shl", self._load_key(b, self._found, f), b.i64(WORD)))
             self._count_off(b, self._take(b, self._marks, key), key, self._list, self.count, 2)
 
-    def _take(self, b: Builder, marks: Val, first: Val) -> Val:
-        """The marks from `first` on as bits of a word; they are cleared."""
-        vector = vector_of("i8", LANES)
+    def _look(self, b: Builder, marks: Val, first: Val) -> Val:
+        """The marks from `first` on as bits of a word."""
         none = b.splat(b.const("i8", 0), LANES)
-        set_ = b.ne(b.load(marks, first, vector, "marks"), none)
-        b.store(marks, first, none)
+        set_ = b.ne(b.load(marks, first, vector_of("i8", LANES), "marks"), none)
         return b.named("bits", b.convert("bitcast", set_, "i64"))
+
+    def _take(self, b: Builder, marks: Val, first: Val) -> Val:
+        """The same; they are cleared."""
+        bits = self._look(b, marks, first)
+        b.store(marks, first, b.splat(b.const("i8", 0), LANES))
+        return bits
 
     def _count_off(self, b: Builder, bits: Val, first: Val, target: Val, count: Var, at_once: int) -> None:
         """Append `first + k` to a list for every bit k. So many as there mostly are, are written whether they are there or not."""

@@ -36,8 +36,8 @@ WORDS = 8 + 2 * SLOTS + 2 * KINDS
 _PAGE, _HUGE_PAGE = 4096, 2 << 20
 _LIMIT, _HELD, _NEXT, _FREE, _SIZES, _PLACES, _KIND_WORDS = 0, 1, 2, 3, 8, 8 + SLOTS, 8 + 2 * SLOTS
 """Where what is in the state."""
-_SIZE, _WEIGHT, _KEPT, _DATA = 0, 1, 2, 8
-"""Words of a block: its size, the bytes that may be resident, whether it goes to the list; then its data."""
+_SIZE, _WEIGHT, _KEPT, _RAW, _DATA = 0, 1, 2, 3, 8
+"""Words of a block: its size, the bytes that may be resident, whether it goes to the list, on the C heap what that gave; then its data."""
 _NULL = Val("null", "ptr")
 
 
@@ -284,11 +284,13 @@ def _take(b: LLVMBuilder, size: Val, what: Val) -> Val:
     zero, block = b.binary("or", b.eq(what, ZERO), few), b.var("block", _NULL)
 
     def heap() -> None:
-        room = _multiple(b, b.add(size, 127), 64)
-        made = _insisted(b, lambda: b.call("aligned_alloc", "ptr", [b.i64(64), room]), _NULL)
-        b.set(block, made)
-        with b.if_(b.ne(made, _NULL)):
+        raw = _insisted(b, lambda: b.call("malloc", "ptr", [b.add(size, 127)]), _NULL)
+        with b.if_(b.ne(raw, _NULL)):
+            start = b.convert("ptrtoint", raw, "i64")
+            made = b.convert("inttoptr", _multiple(b, b.add(start, 63), 64), "ptr")
+            b.set(block, made)
             _set(b, made, _SIZE, b.i64(0))
+            _set(b, made, _RAW, start)
             _set(b, made, _WEIGHT, size)
             clear()
 
@@ -322,7 +324,10 @@ def _give(b: LLVMBuilder, data: Val) -> None:
         system = b.eq(_get(b, block, _KEPT), 0)
         b.if_else(system, lambda: _unmap(b, block), lambda: _put(b, block))
 
-    b.if_else(b.eq(_get(b, block, _SIZE), 0), lambda: b.call("free", "void", [block]), pages)
+    def heap() -> None:
+        b.call("free", "void", [b.load(block, b.i64(_RAW), "ptr")])
+
+    b.if_else(b.eq(_get(b, block, _SIZE), 0), heap, pages)
 
 
 @_function("ptr")

@@ -63,7 +63,8 @@ class Programs:
         now = config.planning()
         if (now is settings or now == settings) and count == threads.count():
             for k, facts in kept:
-                if storages[k].cache.get("positions") != facts:
+                found = storages[k].cache.get("positions")
+                if found is not facts and found != facts:
                     break
             else:
                 return None if program is None else program.run(storages)
