@@ -46,7 +46,7 @@ BLOCKS, LONG = (12, 10, 8), 32
 it. A bound of the registers that a row of values takes, no price: there is one way to write the code."""
 ROOM = 1 << 14
 """Bytes of what one step keeps for the next, about: a third of the smallest first cache of today's processors."""
-TOGETHER = 4
+TOGETHER = 6
 """Sums that run at once where they read the same, and no rows do: a bound of registers, and what an addition takes to be there."""
 
 Write = Callable[[Values, cin.Expr], cin.Stmt]
@@ -65,8 +65,8 @@ def program(nest: Nest) -> Program | None:
     outer = static_products.outer_of(product, last)
     ordered = nest.in_formats(_formats(nest, product, parts) or {})
     made, around = ordered, outer
-    inner = any(list(static_products.inner_steps(static_products.step_of(product, p.steps))) for p in parts)
-    if outer is not None and inner:
+    shared = outer is not None and _shares(product, parts, outer)
+    if outer is not None and shared:
         extent = product.extents[outer]
         fit = [n for n in BLOCKS if type(extent) is int and extent % n == 0]
         size = min([*fit, BLOCKS[-1]][0] if outer in nest.indices else LONG, max(1, int(extent)))
@@ -75,7 +75,7 @@ def program(nest: Nest) -> Program | None:
             made, around = split
     product = static_products.product_of(made)
     assert product is not None
-    stmt, whole = _written(product, parts, around)
+    stmt, whole = _written(product, parts, around, shared)
     return _program(nest, made, stmt, whole)
 
 
@@ -86,6 +86,17 @@ def _parts(nest: Nest, product: Product) -> tuple[Part, ...]:
     return (
         found if choices.pick("steps", ("one", "apart")[: 1 + apart], "apart" if apart else "one") == "apart" else whole
     )
+
+
+def _shares(product: Product, parts: Sequence[Part], outer: cin.IndexVar) -> bool:
+    """Whether coordinates of the loop around all steps share an operand of a sum, or the result: these keep values for some of them."""
+    sums: list[Step] = []
+    for part in parts:
+        last = static_products.step_of(product, part.steps)
+        inner = list(static_products.inner_steps(last))
+        sums += [step for step in (*inner, last) if inner and step.summed]
+    found = any(isinstance(c, Factor) and outer not in c.loops for step in sums for c in step.children)
+    return found or (bool(sums) and outer not in product.out.indices)
 
 
 def _program(nest: Nest, made: Nest, stmt: cin.Stmt, whole: bool) -> Program:
@@ -186,8 +197,11 @@ class _Reduction:
     read: Read
 
 
-def _written(product: Product, parts: Sequence[Part], around: cin.IndexVar | None) -> tuple[cin.Stmt, bool]:
-    """The statement of a product, inside the loop `around` all steps, and whether it assigns all of the result."""
+def _written(
+    product: Product, parts: Sequence[Part], around: cin.IndexVar | None, shared: bool
+) -> tuple[cin.Stmt, bool]:
+    """The statement of a product, inside the loop `around` all steps, and whether it assigns all of the result. Where coordinates of that loop share
+    nothing of what is summed, a piece has the entries that meet one matrix: what is read once is read in the order in which it lies."""
     last = static_products.step_of(product, parts[0].steps)
     place = [product.fixed.index(v) for v in last.fixed if v in product.fixed]
     reached = len({tuple(entry[k] for k in place) for entry in product.entries})
@@ -196,7 +210,9 @@ def _written(product: Product, parts: Sequence[Part], around: cin.IndexVar | Non
     written = set[Values]() if whole else None
     made: list[cin.Stmt] = []
     for number, part in enumerate(parts):
-        made += _Writer(product.only(part.numbers), part.steps, around, "z" + number * "h", written).pieces()
+        made += _Writer(product.only(part.numbers), part.steps, around, "z" + number * "h", written).pieces(
+            ROOM if shared else 0
+        )
     stmt = cin.sequence(made)
     return (stmt if around is None else cin.Forall(around, stmt)), whole
 
@@ -213,13 +229,14 @@ class _Writer:
         name: str,
         written: set[Values] | None,
     ) -> None:
-        self.product, self.around, self.name, self.written = product, around, name, written
+        self.product, self.around, self.name, self.written, self.room = product, around, name, written, ROOM
         self.last = static_products.step_of(product, way)
         self.lanes = _lanes(self.last, cin.followed(product.out.indices)[-1:], around)
         self.inner = list(static_products.inner_steps(self.last))
 
-    def pieces(self) -> list[cin.Stmt]:
-        """All steps for some of the entries after the other."""
+    def pieces(self, room: int) -> list[cin.Stmt]:
+        """All steps for some of the entries after the other, between which so many bytes are kept."""
+        self.room = room
         return [self.piece(self.product.only(numbers)) for numbers in self._pieces()]
 
     # --------------------------------------------------------------------------------------------------------- pieces
@@ -236,7 +253,7 @@ class _Writer:
             groups.setdefault(tuple(entry[k] for k in place), []).append(number)
         made: list[list[int]] = []
         for own in groups.values():
-            if made and self._bytes([*made[-1], *own]) <= ROOM:
+            if made and self._bytes([*made[-1], *own]) <= self.room:
                 made[-1] += own
             else:
                 made.append(list(own))
@@ -353,8 +370,8 @@ class _Writer:
             return cin.around(order, self._dots(of, terms))
         wide = [c for c in step.children if lane in c.loops]
         rows = [v for v in order if any(v not in c.loops for c in wide) and v not in of.summed]
-        count = 1 if rows else TOGETHER
         waiting = list(terms.items())
+        count = 1 if rows else -(-len(waiting) // -(-len(waiting) // TOGETHER))
         body = cin.sequence(self._registers(of, waiting[k : k + count]) for k in range(0, len(waiting), count))
         tiled = all(_lies_along(a, lane) for a in (*cin.accesses(body), *(w.lhs for w in cin.writes(body))))
         if not tiled:
