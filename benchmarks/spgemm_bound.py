@@ -10,7 +10,7 @@
     read            the multiplications alone, added to one number
 
 Memory of results in C is the same in every round, and was written before. The least of some rounds, processor time, in turns with ours (columns in order) and
-SciPy's, whose columns come as they are met, and with these sorted (`sort_indices`).
+SciPy's, whose columns come as they are met.
 """
 
 from __future__ import annotations
@@ -159,11 +159,6 @@ def built(folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "bound.so"))
 
 
-def ordered(x: sp.csr_array) -> sp.csr_array:
-    x.sort_indices()
-    return x
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="NotreDame_www")
@@ -213,7 +208,6 @@ def main() -> None:
         programs = {name: by_c(function) for name, function in WAYS.items()}
         programs["ours, sorted"] = lambda: [product(x, whole) for x in blocks]
         programs["SciPy"] = lambda: [x @ A for x in theirs]
-        programs["SciPy, sorted"] = lambda: [ordered(x @ A) for x in theirs]
         spent = dict.fromkeys(programs, np.inf)
         with sj.config.using(num_threads=1):
             for turn in range(args.rounds):
