@@ -30,10 +30,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from benchmarks import cases, scorch
+from benchmarks import cases, counting, scorch
 from sparsejax.core.array import Array
 from sparsejax.jit.cost import statistics
-from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import search

@@ -21,10 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import sparsejax as sj
-from benchmarks import cases, datasets
+from benchmarks import cases, counting, datasets
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import collisions, sampling, statistics
-from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import search
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import datasets, matrices, workspace_points
+from benchmarks import counting, datasets, matrices, workspace_points
 from benchmarks.workspace_points import CSC, CSR, DCSC, DCSR, Point
 from sparsejax import jit
 from sparsejax import numpy as snp
@@ -32,7 +32,7 @@ from sparsejax.formats import ingest
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
 from sparsejax.jit.cost import statistics
-from sparsejax.jit.inspect import counting, forecast, report
+from sparsejax.jit.inspect import forecast, report
 from sparsejax.jit.runtime.system import allocator, threads
 from sparsejax.jit.schedule import row_blocking, search
 

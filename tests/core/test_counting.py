@@ -5,12 +5,12 @@ import pytest
 import scipy.sparse as sp
 
 import sparsejax as sj
+from benchmarks import counting
 from sparsejax.formats import convert
 from sparsejax.jit import pipeline
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.cost import statistics
-from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search

@@ -8,11 +8,10 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from benchmarks import cases
+from benchmarks import cases, counting
 from sparsejax import config
 from sparsejax.formats import Format, convert
 from sparsejax.jit.cost import skew, statistics
-from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.schedule import search

@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 import sparsejax as sj
+from benchmarks import counting
 from sparsejax.formats import Format, convert
 from sparsejax.jit.cost import statistics
-from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import search

@@ -25,10 +25,11 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.graph import fuse
-from sparsejax.jit.ir import blocks, choices, cin, interpret, nest, operators, policies, simplify
+from sparsejax.jit.ir import blocks, choices, cin, nest, operators, policies, simplify
 from sparsejax.jit.rewrite import in_place, legalize
 from sparsejax.jit.runtime import binding, kernels
 from sparsejax.jit.schedule import schedules
+from tests import interpret
 from tests.formats.sloppy import relabelled, sloppy
 from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
 

@@ -10,12 +10,12 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from benchmarks import counting
 from sparsejax.core import jaxpr as jaxprs
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import split_fills
-from sparsejax.jit.inspect import counting
 from sparsejax.jit.runtime import kernels, plans
 from sparsejax.lax.rounds import Body
 from sparsejax.transforms import staging

@@ -7,10 +7,10 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from benchmarks import counting
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, RunLength, convert
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.inspect import counting
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.rewrite import iteration
 from sparsejax.jit.runtime import kernels, plans

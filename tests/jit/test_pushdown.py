@@ -5,7 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit.inspect import counting
+from benchmarks import counting
 from sparsejax.jit.runtime import kernels, plans
 from tests.fuzz import engine
 

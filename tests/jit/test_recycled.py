@@ -144,7 +144,7 @@ def test_memory_that_is_kept_is_bounded(monkeypatch):
 
     def keep(k):
         vals = np.zeros(1 << 11)[:]
-        kept[k].keep(vals, bytes([k]))
+        kept[k].keep((vals, bytes([k])))
         return vals
 
     for k in range(3):
@@ -156,7 +156,7 @@ def test_memory_that_is_kept_is_bounded(monkeypatch):
     assert [r.again() is not None for r in kept] == [False, False, True, True]  # the fourth is looked at: `vals`
     for _ in range(9):
         kept[0].release(vals)
-        kept[0].keep(vals, b"")
+        kept[0].keep((vals, b""))
     del vals
     assert [r.again() is not None for r in kept] == [True, False, True, True]
     assert everything._bytes == sum(v.nbytes for r in kept for v, _ in r._kept) == sum(everything._keepers.values())

@@ -16,10 +16,11 @@ from sparsejax.formats import Format, convert
 from sparsejax.jit import pipeline
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.graph import fuse
-from sparsejax.jit.ir import blocks, cin, infer_formats, interpret, nest
+from sparsejax.jit.ir import blocks, cin, infer_formats, nest
 from sparsejax.jit.rewrite import iteration, parallelize
 from sparsejax.jit.runtime import plan_cache
 from sparsejax.jit.schedule import schedules, search
+from tests import interpret
 from tests.fuzz import definitions
 
 SIZES = {"i": 3, "n": 4, "p": 5, "q": 2, "r": 6}

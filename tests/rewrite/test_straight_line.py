@@ -12,10 +12,11 @@ import pytest
 import sparsejax as sj
 from sparsejax.formats import Dense, Format
 from sparsejax.jit import pipeline
-from sparsejax.jit.ir import choices, cin, interpret, nest, static_products
+from sparsejax.jit.ir import choices, cin, nest, static_products
 from sparsejax.jit.rewrite import straight_line
 from sparsejax.jit.runtime import plan_cache
 from sparsejax.jit.schedule import schedules
+from tests import interpret
 from tests.fuzz.levels import INPUTS, random_format
 from tests.golden import kernels as golden
 

@@ -18,10 +18,11 @@ from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
-from sparsejax.jit.ir import cin, interpret, operators, simplify
+from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest, Producer
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.schedule import schedules
+from tests import interpret
 
 DTYPES = ("f8", "f8", "f4", "i8", "i4", "u1", "?", "c16", "c8")
 REDUCTIONS = {"b": ("logical_or", "logical_and"), "c": ("add", "multiply")}

@@ -19,10 +19,11 @@ from sparsejax.jit.backend.pretty import PrettyBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.cost import workspace_choice, workspace_price
 from sparsejax.jit.inspect import forecast
-from sparsejax.jit.ir import cin, interpret, operators, policies
+from sparsejax.jit.ir import cin, operators, policies
 from sparsejax.jit.ir.nest import Nest, Producer
 from sparsejax.jit.runtime import binding, plans
 from sparsejax.jit.schedule import schedules
+from tests import interpret
 from tests.limits import needs_limits
 
 pytestmark = pytest.mark.rotating(20)

@@ -269,6 +269,18 @@ def nested(stmt: Stmt, *kinds: str) -> tuple[list[IndexVar], Stmt]:
     return loops, stmt
 
 
+def loops(stmt: Stmt) -> set[IndexVar]:
+    """The variables of all loops in a statement."""
+    match stmt:
+        case Forall(var, body, _):
+            return {var, *loops(body)}
+        case Where(consumer, producer):
+            return loops(consumer) | loops(producer)
+        case Seq(stmts):
+            return set[IndexVar]().union(*map(loops, stmts))
+    return set()
+
+
 def workspace(where: Where) -> Tensor:
     """The workspace that the producer of `where` fills: what it writes last, after those of any `where` inside."""
     return where.producer.writes[-1].lhs.tensor

@@ -97,24 +97,12 @@ def _is_masked(stmt: cin.Stmt) -> bool:
         case cin.Forall(_, body, _):
             return _is_masked(body)
         case cin.Where(consumer, producer):
-            inside = _loops(producer)
+            inside = cin.loops(producer)
             asked = simplify.conditions(producer)
             return _is_masked(consumer) or not all(any(simplify.decides(v, c) for v in inside) for c in asked)
         case cin.Seq(stmts):
             return any(map(_is_masked, stmts))
     return bool(simplify.conditions(stmt))
-
-
-def _loops(stmt: cin.Stmt) -> set[cin.IndexVar]:
-    """The variables of all loops in a statement."""
-    match stmt:
-        case cin.Forall(var, body, _):
-            return {var} | _loops(body)
-        case cin.Where(consumer, producer):
-            return _loops(consumer) | _loops(producer)
-        case cin.Seq(stmts):
-            return set().union(*map(_loops, stmts))
-    return set()
 
 
 def _sticks_out(lhs: cin.Access) -> bool:

@@ -117,7 +117,7 @@ class NumPyCall:
         vals = made.reshape(-1)
         result_memory.freeze(vals, False)
         if self._recycled is not None:
-            self._recycled.keep(vals, slots)
+            self._recycled.keep((vals, slots))
         return vals, slots
 
 

@@ -104,7 +104,7 @@ def strips_pay(rows: cin.IndexVar, strip: cin.Forall, machine: Machine) -> bool:
     Inside, all that rows share is read by every tile of rows; outside, what rows do not share is read for every strip. Walks over entries count as one
     entry, as nobody knows here how many they have."""
     (assign,) = (w for w in cin.writes(strip.body) if w.lhs.tensor.policy == "scalar")
-    reads, inside = dict.fromkeys(cin.accesses(assign.rhs)), _loops(strip)
+    reads, inside = dict.fromkeys(cin.accesses(assign.rhs)), cin.loops(strip)
     extents = cin.extents(reads)
 
     def bytes_of(access: cin.Access) -> int:
@@ -121,18 +121,6 @@ def strips_pay(rows: cin.IndexVar, strip: cin.Forall, machine: Machine) -> bool:
     around = (strips - 1) * own * machine.beyond(shared / strips + own)[0]
     again = (tiles - 1) * shared * machine.beyond(shared / strips + own / tiles)[0]
     return (within - around - again) / LINE * machine.line[0] > 0
-
-
-def _loops(stmt: cin.Stmt) -> set[cin.IndexVar]:
-    """The variables of all loops of a statement."""
-    match stmt:
-        case cin.Forall(var, body, _):
-            return {var, *_loops(body)}
-        case cin.Where(consumer, producer):
-            return _loops(consumer) | _loops(producer)
-        case cin.Seq(stmts):
-            return set[cin.IndexVar]().union(*map(_loops, stmts))
-    return set()
 
 
 def entry_rows(

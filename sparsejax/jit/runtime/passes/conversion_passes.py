@@ -6,7 +6,6 @@ from the object cache in every process but the first. Of many entries, each thre
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -14,14 +13,21 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats.passes import MANY, Array, crd_dtype, use
-from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder
-from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime.passes import conversion_loops, pass_kernels
 from sparsejax.jit.runtime.passes.conversion_loops import LANES, Vector
-from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
+from sparsejax.jit.runtime.passes.pass_kernels import (
+    INT64,
+    address,
+    as_kernel,
+    empty,
+    pairs_of,
+    run,
+    run_parts,
+    vectors,
+)
 from sparsejax.jit.runtime.passes.segment_passes import SegmentPasses
 from sparsejax.jit.runtime.system import result_memory, threads
 
@@ -140,32 +146,26 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
     return pos, moved
 
 
-@functools.cache
-def _owners(size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _owners(b: Builder, size: int) -> None:
     pos, out = vectors(b, 1, (8, size), ("pos", "out"))
     conversion_loops.owners(b, b.slot(0, "i64", "parents"), pos, out)
-    return compiled(b)
 
 
-@functools.cache
-def _offsets(size: int, full: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _offsets(b: Builder, size: int, full: bool) -> None:
     first, end, entries, parents = (
         b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "entries", "parents"))
     )
     parent, pos = vectors(b, 4, (size, 8), ("parent", "pos"))
     conversion_loops.offsets(b, first, end, entries, parents, parent, pos, full)
-    return compiled(b)
 
 
-@functools.cache
-def _take(size: int, index_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _take(b: Builder, size: int, index_size: int) -> None:
     conversion_loops.take(
         b, b.slot(0, "i64", "entries"), *vectors(b, 1, (size, index_size, size), ("column", "index", "out"))
     )
-    return compiled(b)
 
 
 def _part(b: Builder, key_size: int) -> conversion_loops.Part:
@@ -176,69 +176,53 @@ def _part(b: Builder, key_size: int) -> conversion_loops.Part:
     return conversion_loops.Part(first, end, buckets, shift, mask, *vectors(b, 5, (key_size, 8), ("key", "places")))
 
 
-@functools.cache
-def _counted(key_size: int) -> compiler.Kernel:
+@as_kernel
+def _counted(b: Builder, key_size: int) -> None:
     """The entries of every bucket, of one part."""
-    b = LLVMBuilder()
     conversion_loops.counted(b, _part(b, key_size))
-    return compiled(b)
 
 
-@functools.cache
-def _summed() -> compiler.Kernel:
+@as_kernel
+def _summed(b: Builder) -> None:
     """Numbers of entries become places, bucket by bucket, part by part; and where each bucket begins."""
-    b = LLVMBuilder()
     parts, buckets = b.slot(0, "i64", "parts"), b.slot(1, "i64", "buckets")
     conversion_loops.summed(b, parts, buckets, *vectors(b, 2, (8, 8), ("places", "pos")))
-    return compiled(b)
 
 
-@functools.cache
-def _moved(key_size: int, sizes: tuple[int, ...], ahead: bool) -> compiler.Kernel:
+@as_kernel
+def _moved(b: Builder, key_size: int, sizes: tuple[int, ...], ahead: bool) -> None:
     """Entries to the places of their buckets, of one part."""
-    b = LLVMBuilder()
     conversion_loops.moved(b, _part(b, key_size), pairs_of(b, 7, sizes), ahead)
-    return compiled(b)
 
 
-@functools.cache
-def _distinct(number_size: int, sizes: tuple[int, ...]) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _distinct(b: Builder, number_size: int, sizes: tuple[int, ...]) -> None:
     entries, number = b.slot(0, "i64", "entries"), Vector.in_slot(b, 1, number_size, "number")
     conversion_loops.distinct(b, entries, number, pairs_of(b, 2, sizes))
-    return compiled(b)
 
 
-@functools.cache
-def _grid(size: int, number_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _grid(b: Builder, size: int, number_size: int) -> None:
     count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
     conversion_loops.grid(b, count, extent, *vectors(b, 2, (size, number_size), ("owners", "numbers")))
-    return compiled(b)
 
 
-@functools.cache
-def _joined(block_size: int, place_size: int, size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _joined(b: Builder, block_size: int, place_size: int, size: int) -> None:
     entries, step = b.slot(0, "i64", "entries"), b.slot(1, "i64", "size")
     conversion_loops.joined(b, entries, step, *vectors(b, 2, (block_size, place_size, size), ("block", "place", "out")))
-    return compiled(b)
 
 
-@functools.cache
-def _turned(size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _turned(b: Builder, size: int) -> None:
     rows, columns = b.slot(0, "i64", "rows"), b.slot(1, "i64", "columns")
     conversion_loops.turned(b, rows, columns, *vectors(b, 2, (size, size), ("matrix", "out")))
-    return compiled(b)
 
 
-@functools.cache
-def _spread(size: int, position_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _spread(b: Builder, size: int, position_size: int) -> None:
     entries = b.slot(0, "i64", "entries")
     conversion_loops.spread(b, entries, *vectors(b, 1, (size, position_size, size), ("vals", "position", "out")))
-    return compiled(b)
 
 
 def _compiled_pays(entries: int) -> bool:

@@ -6,16 +6,13 @@ and then to the first, as `numpy.add.reduceat` does with up to `RUN` entries, so
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from sparsejax.formats.passes import Array
-from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.llvm import LLVMBuilder
-from sparsejax.jit.runtime.passes.pass_kernels import INT64, compiled, empty, run, vectors
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, as_kernel, empty, run, vectors
 
 RUN = 8
 """Numbers of a run that NumPy adds up one by one: of complex ones, each is two."""
@@ -34,9 +31,8 @@ def folded(pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array] | 
     return made, left[:count], sums[:count]
 
 
-@functools.cache
-def _folded(size: int, dtype: np.dtype[Any]) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _folded(b: Builder, size: int, dtype: np.dtype[Any]) -> None:
     rows, (pos, crd) = b.slot(0, "i64", "rows"), vectors(b, 1, (8, size), ("pos", "crd"))
     vals, (made, left) = b.slot(3, "ptr", "vals"), vectors(b, 4, (8, size), ("made", "left"))
     sums, (longest,) = b.slot(6, "ptr", "sums"), vectors(b, 7, (8,), ("longest",))
@@ -82,4 +78,3 @@ def _folded(size: int, dtype: np.dtype[Any]) -> compiler.Kernel:
             b.if_else(b.eq(c, b.get(last)), again, new)
         made.put(b, b.add(r, 1), b.get(place))
     longest.put(b, b.i64(0), b.get(most))
-    return compiled(b)

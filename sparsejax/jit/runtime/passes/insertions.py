@@ -10,18 +10,14 @@ ends of segments are written on the way.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from sparsejax.formats.levels.walk import lower_bound
 from sparsejax.formats.passes import Array
-from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen.kernel_memory import moved
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
-from sparsejax.jit.runtime.passes.pass_kernels import INT64, compiled, run, vectors
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, as_kernel, run, vectors
 
 
 def woven(
@@ -44,9 +40,8 @@ def woven(
     return ends, grown, values, at, here
 
 
-@functools.cache
-def _woven(size: int, vals_size: int, row_size: int, column_size: int, replace: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _woven(b: Builder, size: int, vals_size: int, row_size: int, column_size: int, replace: bool) -> None:
     count, rows, entries = (b.slot(k, "i64", name) for k, name in enumerate(("count", "rows", "entries")))
     names = "pos", "crd", "vals", "row", "column", "new", "at", "here", "missing", "ends", "grown", "values"
     sizes = 8, size, vals_size, row_size, column_size, vals_size, 8, 1, 8, 8, size, vals_size
@@ -103,7 +98,6 @@ def _woven(size: int, vals_size: int, row_size: int, column_size: int, replace: 
             b.if_else(b.eq(here.number(b, k), 0), added, replaced)
         kept(entries)
         closed(b.add(rows, 1))
-    return compiled(b)
 
 
 def _copy(b: Builder, source: Vector, target: Vector, start: Val, to: Val, length: Val) -> None:

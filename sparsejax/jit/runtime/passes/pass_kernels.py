@@ -6,7 +6,7 @@ import functools
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from sparsejax.jit.runtime.system import result_memory, threads
 RECYCLED = 1 << 20
 """Bytes from which memory is taken from the arena."""
 INT64 = np.dtype(np.int64)
+Sizes = ParamSpec("Sizes")
 address: Callable[[Array], int] = result_memory.address_of
 
 
@@ -81,6 +82,17 @@ def compiled(b: LLVMBuilder) -> compiler.Kernel:
     if kernel is None:
         raise Unknown
     return kernel
+
+
+def as_kernel(build: Callable[Concatenate[Builder, Sizes], None]) -> Callable[Sizes, compiler.Kernel]:
+    """The kernels of a pass, one for each of the sizes that `build` takes to write it."""
+
+    def made(*sizes: Sizes.args, **named: Sizes.kwargs) -> compiler.Kernel:
+        b = LLVMBuilder()
+        build(b, *sizes, **named)
+        return compiled(b)
+
+    return cast(Callable[Sizes, compiler.Kernel], functools.cache(made))
 
 
 def vectors(b: Builder, first: int, sizes: Sequence[int], names: Sequence[str]) -> list[Vector]:

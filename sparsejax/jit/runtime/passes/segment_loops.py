@@ -253,24 +253,23 @@ def located(
         out.put(b, q, _found(b, crd, pos, p, c))
 
 
-def placed(
+def met(
     b: Builder,
     first: Val,
     end: Val,
+    where: Callable[[Val], tuple[Val, Val]],
     pos: Vector,
     crd: Vector,
-    parent: Vector,
-    wanted: Vector,
     number: Vector,
     count: Vector,
     move: Pairs,
 ) -> None:
-    """Of the places from `first` to `end`; what is found goes from `first` on, and how many they are to `count`."""
+    """Of the places from `first` to `end`, each `where` it says: in which segment, at which coordinate. What is found goes from `first` on, and how
+    many they are to `count`."""
     ((source, target),) = move
     at = b.var("at", first)
     with b.for_(first, end, "q") as q:
-        p, c = b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
-        here = b.named("here", _found(b, crd, pos, p, c))
+        here = b.named("here", _found(b, crd, pos, *where(q)))
         with b.if_(b.lt(b.i64(-1), here)):
             number.put(b, b.get(at), number.element(b, q))
             target.put(b, b.get(at), source.get(b, here))
@@ -296,30 +295,6 @@ def recurred(b: Builder, count: Val, kind: str, parts: int, given: Sequence[Val]
         for var, own, grown, place in zip(state, more, times(x, [b.get(v) for v in state]), places, strict=True):
             b.set(var, b.select(start, own, b.binary("fadd", own, grown)))
             b.store(out, place, b.get(var))
-
-
-def met(
-    b: Builder,
-    first: Val,
-    end: Val,
-    line: tuple[Val, Val],
-    pos: Vector,
-    crd: Vector,
-    number: Vector,
-    count: Vector,
-    move: Pairs,
-) -> None:
-    """Of the segments from `first` to `end`; what is found goes from `first` on, and how many they are to `count`."""
-    (start, step), ((source, target),) = line, move
-    at = b.var("at", first)
-    with b.for_(first, end, "r") as r:
-        c = b.named("c", b.add(start, b.mul(r, step)))
-        here = b.named("here", _found(b, crd, pos, r, c))
-        with b.if_(b.lt(b.i64(-1), here)):
-            number.put(b, b.get(at), number.element(b, r))
-            target.put(b, b.get(at), source.get(b, here))
-            b.increment(at)
-    count.put(b, b.i64(0), b.sub(b.get(at), first))
 
 
 def strung(b: Builder, count: Val, shift: Val | None, source: Vector, target: Vector) -> None:

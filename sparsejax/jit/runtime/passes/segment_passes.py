@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +9,20 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
-from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime.passes import duplicates, insertions, segment_loops
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
-from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, compiled, empty, pairs_of, run, run_parts, vectors
+from sparsejax.jit.runtime.passes.pass_kernels import (
+    INT64,
+    address,
+    as_kernel,
+    empty,
+    pairs_of,
+    run,
+    run_parts,
+    vectors,
+)
 from sparsejax.jit.runtime.system import threads
 
 COPIED = 1 << 23
@@ -370,11 +376,9 @@ def _lengths(
     return int(longest[0])
 
 
-@functools.cache
-def _summed_lengths() -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _summed_lengths(b: Builder) -> None:
     segment_loops.summed(b, b.slot(0, "i64", "rows"), *vectors(b, 1, (8, 8), ("made", "longest")))
-    return compiled(b)
 
 
 def _share(b: Builder) -> tuple[Val, Val]:
@@ -388,28 +392,22 @@ def _counting(b: Builder, alone: bool) -> segment_loops.Lengths:
     return segment_loops.Lengths(first, end, made, longest, alone)
 
 
-@functools.cache
-def _numbered(size: int, ends_size: int, order_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _numbered(b: Builder, size: int, ends_size: int, order_size: int) -> None:
     count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
     listed, ends, order = vectors(b, 2, (size, ends_size, order_size), ("listed", "ends", "order"))
     segment_loops.numbered(b, count, extent, listed, ends, order)
-    return compiled(b)
 
 
-@functools.cache
-def _picked(alone: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _picked(b: Builder, alone: bool) -> None:
     segment_loops.picked(b, _counting(b, alone), *vectors(b, 4, (8, 8, 8), ("pos", "index", "start")))
-    return compiled(b)
 
 
-@functools.cache
-def _copied(sizes: tuple[int, ...], ahead: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _copied(b: Builder, sizes: tuple[int, ...], ahead: bool) -> None:
     (first, end), (start, pos) = _share(b), vectors(b, 2, (8, 8), ("start", "pos"))
     segment_loops.copied(b, first, end, start, pos, pairs_of(b, 4, sizes), ahead)
-    return compiled(b)
 
 
 def _bounds(b: Builder, first: int, steps: bool) -> tuple[Val, Val, Val | None]:
@@ -418,38 +416,31 @@ def _bounds(b: Builder, first: int, steps: bool) -> tuple[Val, Val, Val | None]:
     return b.slot(first, "i64", "start"), b.slot(first + 1, "i64", "span"), step
 
 
-@functools.cache
-def _counted_within(size: int, steps: bool, alone: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _counted_within(b: Builder, size: int, steps: bool, alone: bool) -> None:
     counting, (pos, crd) = _counting(b, alone), vectors(b, 4, (8, size), ("pos", "crd"))
     bounds = _bounds(b, 6, steps)
     segment_loops.counted(b, counting, pos, lambda p: segment_loops.inside(b, crd.number(b, p), *bounds))
-    return compiled(b)
 
 
-@functools.cache
-def _compacted(size: int, out_size: int, sizes: tuple[int, ...], steps: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _compacted(b: Builder, size: int, out_size: int, sizes: tuple[int, ...], steps: bool) -> None:
     begin, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("begin", "place", "stop")))
     crd, out = vectors(b, 6, (size, out_size), ("crd", "out"))
     segment_loops.compacted(b, begin, place, stop, *_bounds(b, 3, steps), crd, out, pairs_of(b, 8, sizes))
-    return compiled(b)
 
 
-@functools.cache
-def _filtered(size: int, out_size: int, sizes: tuple[int, ...], steps: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _filtered(b: Builder, size: int, out_size: int, sizes: tuple[int, ...], steps: bool) -> None:
     (start, span, step), (pos, crd, made, out) = (
         _bounds(b, 1, steps),
         vectors(b, 4, (8, size, 8, out_size), ("pos", "crd", "made", "out")),
     )
     segment_loops.filtered(b, b.slot(0, "i64", "rows"), start, span, step, pos, crd, made, out, pairs_of(b, 8, sizes))
-    return compiled(b)
 
 
-@functools.cache
-def _counted_named(size: int, ends_size: int, alone: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _counted_named(b: Builder, size: int, ends_size: int, alone: bool) -> None:
     counting, (pos, crd, ends) = _counting(b, alone), vectors(b, 4, (8, size, ends_size), ("pos", "crd", "ends"))
 
     def times(p: Val) -> Val:
@@ -457,48 +448,43 @@ def _counted_named(size: int, ends_size: int, alone: bool) -> compiler.Kernel:
         return b.sub(ends.number(b, b.add(c, 1)), ends.number(b, c))
 
     segment_loops.counted(b, counting, pos, times)
-    return compiled(b)
 
 
-@functools.cache
-def _named(size: int, ends_size: int, order_size: int, out_size: int, sizes: tuple[int, ...]) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _named(b: Builder, size: int, ends_size: int, order_size: int, out_size: int, sizes: tuple[int, ...]) -> None:
     names = "pos", "made", "crd", "ends", "order", "out"
     (first, end), given = _share(b), vectors(b, 2, (8, 8, size, ends_size, order_size, out_size), names)
     segment_loops.named(b, first, end, segment_loops.Named(*given), pairs_of(b, 8, sizes))
-    return compiled(b)
 
 
-@functools.cache
-def _recurred(dtype: np.dtype[Any]) -> compiler.Kernel:
-    b, parts = LLVMBuilder(), 1 + (dtype.kind == "c")
+@as_kernel
+def _recurred(b: Builder, dtype: np.dtype[Any]) -> None:
+    parts = 1 + (dtype.kind == "c")
     kind = "double" if dtype.itemsize // parts == 8 else "float"
     count, (x, more, begins, out) = b.slot(0, "i64", "count"), vectors(b, 1, (8, 8, 1, 8), ("x", "b", "begins", "out"))
     segment_loops.recurred(b, count, kind, parts, (x.pointer, more.pointer), begins, out.pointer)
-    return compiled(b)
 
 
-@functools.cache
-def _located(size: int, parent_size: int, wanted_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _located(b: Builder, size: int, parent_size: int, wanted_size: int) -> None:
     names = "pos", "crd", "parent", "wanted", "out"
     segment_loops.located(b, *_share(b), *vectors(b, 2, (8, size, parent_size, wanted_size, 8), names))
-    return compiled(b)
 
 
-@functools.cache
-def _placed(size: int, parent_size: int, wanted_size: int, number_size: int, vals_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _placed(b: Builder, size: int, parent_size: int, wanted_size: int, number_size: int, vals_size: int) -> None:
     (first, end), (count,) = _share(b), vectors(b, 2, (8,), ("count",))
     sizes, names = (8, size, parent_size, wanted_size, number_size), ("pos", "crd", "parent", "wanted", "number")
     pos, crd, parent, wanted, number = vectors(b, 3, sizes, names)
-    segment_loops.placed(b, first, end, pos, crd, parent, wanted, number, count, pairs_of(b, 8, (vals_size,)))
-    return compiled(b)
+
+    def where(q: Val) -> tuple[Val, Val]:
+        return b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
+
+    segment_loops.met(b, first, end, where, pos, crd, number, count, pairs_of(b, 8, (vals_size,)))
 
 
-@functools.cache
-def _lined(count: int, crd_size: int, val_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _lined(b: Builder, count: int, crd_size: int, val_size: int) -> None:
     rows, extent, low, high = (b.slot(k, "i64", name) for k, name in enumerate(("rows", "extent", "low", "high")))
     pos, crd, vals = vectors(b, 4, (8, crd_size, val_size or 8), ("pos", "crd", "vals"))
     offsets = [b.slot(7 + k, "i64", "offset") for k in range(count)]
@@ -507,72 +493,61 @@ def _lined(count: int, crd_size: int, val_size: int) -> compiler.Kernel:
         for k in range(count if val_size else 0)
     ]
     segment_loops.lined(b, (rows, extent), (low, high), offsets, lines, (pos, crd, vals))
-    return compiled(b)
 
 
-@functools.cache
-def _met(size: int, number_size: int, vals_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _met(b: Builder, size: int, number_size: int, vals_size: int) -> None:
     (first, end), (count,) = _share(b), vectors(b, 2, (8,), ("count",))
-    line = b.slot(3, "i64", "start"), b.slot(4, "i64", "step")
+    start, step = b.slot(3, "i64", "start"), b.slot(4, "i64", "step")
     pos, crd, number = vectors(b, 5, (8, size, number_size), ("pos", "crd", "number"))
-    segment_loops.met(b, first, end, line, pos, crd, number, count, pairs_of(b, 8, (vals_size,)))
-    return compiled(b)
+
+    def where(r: Val) -> tuple[Val, Val]:
+        return r, b.named("c", b.add(start, b.mul(r, step)))
+
+    segment_loops.met(b, first, end, where, pos, crd, number, count, pairs_of(b, 8, (vals_size,)))
 
 
-@functools.cache
-def _strung(size: int, out_size: int, shifted: bool) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _strung(b: Builder, size: int, out_size: int, shifted: bool) -> None:
     count, shift = b.slot(0, "i64", "count"), b.slot(1, "i64", "shift") if shifted else None
     source, target = vectors(b, 2, (size, out_size), ("source", "target"))
     segment_loops.strung(b, count, shift, source, target)
-    return compiled(b)
 
 
-@functools.cache
-def _interleaved(size: int, vals_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _interleaved(b: Builder, size: int, vals_size: int) -> None:
     (first, end), parts = _share(b), b.slot(2, "i64", "parts")
     table, made, crd, vals = vectors(b, 3, (8, 8, size, vals_size), ("table", "made", "crd", "vals"))
     segment_loops.interleaved(b, first, end, parts, table, made, crd, vals)
-    return compiled(b)
 
 
-@functools.cache
-def _crossed(sizes: tuple[int, ...], floats: bool | None) -> compiler.Kernel:
+@as_kernel
+def _crossed(b: Builder, sizes: tuple[int, ...], floats: bool | None) -> None:
     """With values of both, or (where it says whether they are floats) their products."""
-    b = LLVMBuilder()
     (first, end), rows, width = _share(b), b.slot(2, "i64", "rows"), b.slot(3, "i64", "width")
     names = ("pos", "crd", "vals", "pos", "crd", "vals", "row", "column", "left", "right")[: len(sizes)]
     given = vectors(b, 4, sizes, names)
     segment_loops.crossed(b, first, end, rows, width, given[:3], given[3:6], given[6:], floats)
-    return compiled(b)
 
 
-@functools.cache
-def _regrouped(sizes: tuple[int, ...], out_sizes: tuple[int, ...]) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _regrouped(b: Builder, sizes: tuple[int, ...], out_sizes: tuple[int, ...]) -> None:
     first, end = _share(b)
     both = [
         (b.slot(2 + 2 * k, "i64", "extent"), Vector.in_slot(b, 3 + 2 * k, size, "column"))
         for k, size in enumerate((*sizes, *out_sizes))
     ]
     segment_loops.regrouped(b, first, end, both[: len(sizes)], both[len(sizes) :])
-    return compiled(b)
 
 
-@functools.cache
-def _chosen(sizes: tuple[int, ...]) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _chosen(b: Builder, sizes: tuple[int, ...]) -> None:
     places = b.slot(2, "i64", "place"), b.slot(3, "i64", "stop")
     pos, made, flags, before = vectors(b, 4, (8, 8, 1, 8), ("pos", "made", "flags", "before"))
     segment_loops.chosen(b, _share(b), places, pos, made, flags, before, pairs_of(b, 8, sizes))
-    return compiled(b)
 
 
-@functools.cache
-def _tidied(size: int, vals_size: int) -> compiler.Kernel:
-    b = LLVMBuilder()
+@as_kernel
+def _tidied(b: Builder, size: int, vals_size: int) -> None:
     (first, end), given = _share(b), vectors(b, 2, (8, size, vals_size, 8), ("pos", "crd", "vals", "twice"))
     segment_loops.tidied(b, first, end, *given)
-    return compiled(b)

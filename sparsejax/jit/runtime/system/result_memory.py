@@ -14,7 +14,7 @@ import math
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime.system import allocator
-from sparsejax.jit.runtime.system.reuse import Recycled, Rooms
+from sparsejax.jit.runtime.system.reuse import Block, Recycled, Rooms
 
 SMALLEST = 256 << 10
 """Bytes from which results come from `allocator`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and
@@ -130,7 +130,7 @@ class Results:
         vals, address = fresh(self._count, self._dtype, self._value)
         slots = self._behind(self._prefix, address)
         if self.recycled is not None:
-            self.recycled.keep(vals, slots)
+            self.recycled.keep((vals, slots))
         return vals, slots
 
     def _slices(self) -> list[tuple[NDArray[Any], bytes]]:
@@ -204,20 +204,17 @@ def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any],
 
 def aligned(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
     """An array of `count` elements that are `value` (None: anything) in fresh memory, and its address, a multiple of `ALIGNMENT`. O(count)."""
-    spare = ALIGNMENT // dtype.itemsize
-    whole = (np.empty if value is None else np.zeros)(count + spare, dtype)
-    address = address_of(whole)
-    start = -address % ALIGNMENT // dtype.itemsize
+    whole, start, address = _begun(count, dtype, np.empty if value is None else np.zeros)
     made = whole[start : start + count]
     if value is not None and value != 0:
         made.fill(value)
-    return made, address + start * dtype.itemsize
+    return made, address
 
 
-def _begun(count: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], int, int]:
+def _begun(count: int, dtype: np.dtype[Any], make: Callable[..., NDArray[Any]] = np.empty) -> Block:
     """An array with room for `count` elements, where these begin, and the address there."""
     spare = ALIGNMENT // dtype.itemsize
-    whole = np.empty(count + spare, dtype)
+    whole = make(count + spare, dtype)
     address = address_of(whole)
     start = -address % ALIGNMENT // dtype.itemsize
     return whole, start, address + start * dtype.itemsize

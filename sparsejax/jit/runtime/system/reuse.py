@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,43 @@ ALTOGETHER = 16 << 20
 _references = sys.getrefcount
 
 
-class Recycled:
-    """Read-only arrays, each a view of one that may be written, with what is known about them."""
+Block = tuple[NDArray[Any], int, int]
+"""An array, where in it a result begins, and the address there."""
+_Entry = TypeVar("_Entry", bound=tuple[Any, ...])
+
+
+class _Kept(Generic[_Entry]):
+    """Entries that begin with an array: up to so `many`."""
 
     __slots__ = ("_kept",)
+    many: ClassVar[int]
 
     def __init__(self) -> None:
-        self._kept: list[tuple[NDArray[Any], bytes]] = []
+        self._kept: list[_Entry] = []
+
+    def keep(self, entry: _Entry) -> None:
+        """Keep an entry, if there is room: nobody else changes its array as long as that is referred to."""
+        if len(self._kept) < self.many:
+            self._kept.append(entry)
+            _all.keep(self, entry[0].nbytes)
+
+    def forget(self) -> None:
+        """Do not keep anything any more of what there is now."""
+        self._kept = []
+
+    def release(self, array: NDArray[Any]) -> None:
+        """Do not keep an array any more, if it is one of these."""
+        left = [entry for entry in self._kept if entry[0] is not array]
+        if len(left) < len(self._kept):
+            self._kept = left
+            _all.keep(self, -array.nbytes)
+
+
+class Recycled(_Kept[tuple[NDArray[Any], bytes]]):
+    """Read-only arrays, each a view of one that may be written, with what is known about them."""
+
+    __slots__ = ()
+    many = MOST
 
     def again(self) -> tuple[NDArray[Any], bytes] | None:
         """An array that nobody else refers to, and what is known about it."""
@@ -40,27 +70,6 @@ class Recycled:
             if _references(vals) <= _ALONE[0] and _references(vals.base) <= _ALONE[1]:
                 return vals, known
         return None
-
-    def keep(self, vals: NDArray[Any], known: bytes) -> None:
-        """Keep an array, if there is room: nobody else changes it as long as it is referred to."""
-        if len(self._kept) < MOST:
-            self._kept.append((vals, known))
-            _all.keep(self, vals.nbytes)
-
-    def forget(self) -> None:
-        """Do not keep anything any more of what there is now."""
-        self._kept = []
-
-    def release(self, vals: NDArray[Any]) -> None:
-        """Do not keep an array any more."""
-        left = [entry for entry in self._kept if entry[0] is not vals]
-        if len(left) < len(self._kept):
-            self._kept = left
-            _all.keep(self, -vals.nbytes)
-
-
-Block = tuple[NDArray[Any], int, int]
-"""An array, where in it a result begins, and the address there."""
 
 
 class Rooms:
@@ -106,13 +115,11 @@ def _roomy(count: int) -> int:
     return -(-count // step) * step
 
 
-class _Room:
+class _Room(_Kept[Block]):
     """Blocks of one size."""
 
-    __slots__ = ("_kept",)
-
-    def __init__(self) -> None:
-        self._kept: list[Block] = []
+    __slots__ = ()
+    many = SAME
 
     def again(self) -> Block | None:
         """A block that nobody else refers to. No other thread takes it: it sees that this one looks."""
@@ -121,33 +128,16 @@ class _Room:
                 return whole, begin, address
         return None
 
-    def keep(self, block: Block) -> None:
-        """Keep a block, if there is room."""
-        if len(self._kept) < SAME:
-            self._kept.append(block)
-            _all.keep(self, block[0].nbytes)
-
-    def forget(self) -> None:
-        """Do not keep anything any more of what there is now."""
-        self._kept = []
-
-    def release(self, whole: NDArray[Any]) -> None:
-        """Do not keep a block any more, if it is of these."""
-        left = [block for block in self._kept if block[0] is not whole]
-        if len(left) < len(self._kept):
-            self._kept = left
-            _all.keep(self, -whole.nbytes)
-
 
 class _Everything:
     """Who keeps arrays and how many bytes, those first that began to do so first."""
 
     def __init__(self) -> None:
-        self._keepers: dict[Recycled | _Room, int] = {}
+        self._keepers: dict[_Kept[Any], int] = {}
         self._bytes = 0
         self._turn = threading.Lock()
 
-    def keep(self, keeper: Recycled | _Room, size: int) -> None:
+    def keep(self, keeper: _Kept[Any], size: int) -> None:
         """Note that `keeper` keeps `size` bytes more, or less; others give up theirs where that is too much."""
         with self._turn:
             self._keepers[keeper] = self._keepers.get(keeper, 0) + size
