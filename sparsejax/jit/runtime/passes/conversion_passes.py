@@ -91,12 +91,6 @@ class CompiledPasses(SegmentPasses):
         run(_grid(owners.itemsize, numbers.itemsize), count, extent, owners, numbers)
         return owners, numbers
 
-    def joined(self, block: Array, place: Array, size: int, extent: int) -> Array:
-        made = empty(len(block), crd_dtype(extent))
-        block, place = np.ascontiguousarray(block), np.ascontiguousarray(place)
-        run(_joined(block.itemsize, place.itemsize, made.itemsize), len(block), size, block, place, made)
-        return made
-
     def spread(self, vals: Array, position: Array, count: int, fill: Any) -> Array:
         cleared = count * vals.itemsize >= result_memory.SMALLEST and not any(np.asarray(fill, vals.dtype).tobytes())
         made = result_memory.full(count, vals.dtype, 0)[0] if cleared else np.full(count, fill, vals.dtype)
@@ -205,12 +199,6 @@ def _distinct(b: Builder, number_size: int, sizes: tuple[int, ...]) -> None:
 def _grid(b: Builder, size: int, number_size: int) -> None:
     count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
     conversion_loops.grid(b, count, extent, *vectors(b, 2, (size, number_size), ("owners", "numbers")))
-
-
-@as_kernel
-def _joined(b: Builder, block_size: int, place_size: int, size: int) -> None:
-    entries, step = b.slot(0, "i64", "entries"), b.slot(1, "i64", "size")
-    conversion_loops.joined(b, entries, step, *vectors(b, 2, (block_size, place_size, size), ("block", "place", "out")))
 
 
 @as_kernel

@@ -297,14 +297,6 @@ def recurred(b: Builder, count: Val, kind: str, parts: int, given: Sequence[Val]
             b.store(out, place, b.get(var))
 
 
-def strung(b: Builder, count: Val, shift: Val | None, source: Vector, target: Vector) -> None:
-    if shift is None:
-        b.call("memcpy", "ptr", [target.pointer, source.pointer, b.mul(count, source.size)])
-        return
-    with b.for_(b.i64(0), count, "p") as p:
-        target.put(b, p, target.element(b, b.add(source.number(b, p), shift)))
-
-
 def interleaved(
     b: Builder, first: Val, end: Val, parts: Val, table: Vector, made: Vector, crd: Vector, vals: Vector
 ) -> None:

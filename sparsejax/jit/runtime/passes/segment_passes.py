@@ -192,22 +192,19 @@ class SegmentPasses(Passes):
 
     def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
         count = sum(map(len, columns))
-        near = FAR if shifts is not None else max(FAR, COPIED // dtype.itemsize)
-        if count < near:  # NumPy copies in vectors, and takes memory that is in the cache
-            return super().strung(columns, shifts, dtype)
-        if any(column.itemsize > dtype.itemsize or (shifts is None and column.dtype != dtype) for column in columns):
+        near = max(
+            FAR, COPIED // dtype.itemsize
+        )  # NumPy adds and copies in vectors, and takes memory that is in the cache
+        if shifts is not None or count < near or any(column.dtype != dtype for column in columns):
             return super().strung(columns, shifts, dtype)
         made, kept = empty(count, dtype), [np.ascontiguousarray(column) for column in columns]
-        rows: dict[int, list[tuple[int, ...]]] = {}
-        place = address(made)
-        for k, column in enumerate(kept):
-            source, size, shift = address(column), column.itemsize, 0 if shifts is None else shifts[k]
+        rows: list[tuple[int, ...]] = []
+        place, size = address(made), dtype.itemsize
+        for column in kept:
             for first, end in _shares(0, len(column), len(column)):
-                ends = source + first * size, place + first * dtype.itemsize
-                rows.setdefault(size, []).append((end - first, shift, *ends))
-            place += len(column) * dtype.itemsize
-        for size, own in rows.items():
-            run_parts(_strung(size, dtype.itemsize, shifts is not None), own)
+                rows.append((size * (end - first), address(column) + first * size, place + first * size))
+            place += len(column) * size
+        run_parts(_strung(), rows)
         return made
 
     def interleaved(
@@ -508,10 +505,8 @@ def _met(b: Builder, size: int, number_size: int, vals_size: int) -> None:
 
 
 @as_kernel
-def _strung(b: Builder, size: int, out_size: int, shifted: bool) -> None:
-    count, shift = b.slot(0, "i64", "count"), b.slot(1, "i64", "shift") if shifted else None
-    source, target = vectors(b, 2, (size, out_size), ("source", "target"))
-    segment_loops.strung(b, count, shift, source, target)
+def _strung(b: Builder) -> None:
+    b.call("memcpy", "ptr", [b.slot(2, "ptr", "target"), b.slot(1, "ptr", "source"), b.slot(0, "i64", "bytes")])
 
 
 @as_kernel
