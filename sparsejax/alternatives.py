@@ -81,7 +81,6 @@ CHOICES: dict[str, dict[str, str]] = {
     "storage": {
         "typed": "a value between kernels is stored as its type says",
         "dense": "as a dense array",
-        "reordered": "in the order of a reader",
     },
     "loop_order": {
         "cheapest": "the order of loops that is expected to cost least",

@@ -144,7 +144,7 @@ REACHED = {
     "row_sums": ("stored rows",),
     "rows": ("tall", "layer"),
     "shapes": ("tall", "filled", "softmax", "sparse product"),
-    "storage": ("product that is reduced", "read across"),
+    "storage": ("product that is reduced",),
     "steps": ("paths",),
     "stores": ("rows of whole lines",),
     "strips": ("blocks",),
@@ -162,7 +162,6 @@ BESIDE = {
     "rows=pairs": ",products=kernel",
     "steps=apart": ",constants=static",
     "steps=one": ",constants=static",
-    "storage=reordered": ",fusion=apart",
 }
 """Other choices that lead there."""
 SKIPPED = ("softmax", "rows in registers", "sparse product", "patterns")

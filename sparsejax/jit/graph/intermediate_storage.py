@@ -1,28 +1,25 @@
 """How values between kernels are stored: not always as their types say.
 
-The type of a value fixes its shape, dtype and fill, and its format where the user sees it. Between kernels it may be stored otherwise
-
-    densely                      a reduction that is expected to be fairly full, where no reader can tell absent zeros from stored ones
-    in the order of a reader     which would convert it at every call
+The type of a value fixes its shape, dtype and fill, and its format where the user sees it. Between kernels a reduction that is expected to be
+fairly full may be stored densely, where no reader can tell absent zeros from stored ones.
 
 before:  C:csr[i,j] += A[i,k] * B[k,j] | out[j] += sqrt(C[i,j])          coordinates of C are marked or sorted
 after:   C:dense[i,j] += A[i,k] * B[k,j] | out[j] += sqrt(C[i,j])        C, or a row of it (`fuse_reductions`), is an array
 
-Every storage is priced with all kernels that make and read the value, merged as they would be; positions are those expected (`expected`).
+Both storages are priced with all kernels that make and read the value, merged as they would be; positions are those expected (`expected`).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
-from sparsejax.formats import Compressed, Dense, Format
+from sparsejax.formats import Dense, Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import expected, fuse_reductions, partition
 from sparsejax.jit.graph import price as pricing
@@ -34,9 +31,6 @@ ROOM = 4.0
 
 SMALL = 1 << 20
 """Elements up to which a value may be stored densely, whatever that costs."""
-
-SURE = 0.8
-"""A value is stored in another order where that costs at most this share: prices of workspaces are not more exact than that."""
 
 
 def stored(
@@ -54,61 +48,30 @@ def stored(
         if len(own) < len(places) or any(t.format.blocked for s in own for t in (*s.nest.inputs, s.nest.output)):
             continue  # a library call reads it as its type says
         known = known or expected.of_program(made, jaxpr, observed)
-        options = dict.fromkeys(_options(own, var, known))
-        plain = _price(own, known) if options else None
+        plain = _price(own, known) if _may_be_dense(own, var, known) else None
         if plain is None:
             continue
-        cheapest, least = "typed", math.inf
-        tries: dict[str, tuple[float, Sequence[partition.KernelStep]]] = {}
-        for form in options:
-            new = Var(Aval(var.aval.shape, var.aval.dtype, form, var.aval.fill_value))
-            tried = [with_storage(s, var, new) for s in own]
-            price = _price(tried, known)
-            if price is None or not math.isfinite(price):
-                continue
-            name = "dense" if form.is_dense else "reordered"
-            if price < min(least, plain if form.is_dense else SURE * plain) and (
-                not form.is_dense or _has_room(var, known)
-            ):
-                cheapest, least = name, price
-            if name not in tries or price < tries[name][0]:
-                text = f"{own[0].nest.value} is stored {form}: cost {price:.4g}, as {var.aval.format} {plain:.4g}"
-                tries[name] = price, [replace(tried[0], priced=(*tried[0].priced, text)), *tried[1:]]
-        how = choices.pick("storage", ("typed", *tries), cheapest)
-        if how != "typed":
-            for n, step in zip(places, tries[how][1], strict=True):
+        form = Format((Dense(),) * var.aval.ndim)
+        new = Var(Aval(var.aval.shape, var.aval.dtype, form, var.aval.fill_value))
+        tried = [with_storage(s, var, new) for s in own]
+        price = _price(tried, known)
+        if price is None or not math.isfinite(price):
+            continue
+        cheapest = "dense" if price < plain and _has_room(var, known) else "typed"
+        if choices.pick("storage", ("typed", "dense"), cheapest) == "dense":
+            text = f"{own[0].nest.value} is stored {form}: cost {price:.4g}, as {var.aval.format} {plain:.4g}"
+            tried[0] = replace(tried[0], priced=(*tried[0].priced, text))
+            for n, step in zip(places, tried, strict=True):
                 made[n] = step
             known = None
     return made
 
 
-def _options(steps: Sequence[partition.KernelStep], var: Var, known: expected.Known) -> Iterator[Format]:
-    """The formats in which a value could be stored besides its own, where the first of `steps` makes it and the others read it."""
+def _may_be_dense(steps: Sequence[partition.KernelStep], var: Var, known: expected.Known) -> bool:
+    """Whether a value could be stored densely, where the first of `steps` makes it and the others read it."""
     source, *readers = steps
     same = _dense_is_same(source.nest) and all(_cannot_tell(r, var) for r in readers)
-    if same and (_has_room(var, known) or (choices.free() and var.aval.size <= SMALL)):
-        yield Format((Dense(),) * var.aval.ndim)
-    for reader in readers:
-        schedule = known.schedule(reader)
-        names = {t.name for t, v in zip(reader.nest.inputs, reader.arguments, strict=True) if v == var}
-        for name, form in () if schedule is None else schedule.conversions:
-            if name in names:
-                yield form
-    if choices.free():
-        yield from _reordered(var.aval.format)
-
-
-def _reordered(form: Format) -> Iterator[Format]:
-    """The formats that differ from one of compressed or dense levels by the order of two sparse dimensions: legal, whether a reader is expected to want
-    them or not."""
-    levels = form.levels
-    if not all(isinstance(level, Dense | Compressed) for level in levels):
-        return
-    last = max(form.sparse, default=0)
-    for a, b in itertools.combinations(range(last + 1), 2):
-        order = list(form.order)
-        order[a], order[b] = order[b], order[a]
-        yield Format(levels, tuple(order))
+    return same and (_has_room(var, known) or (choices.free() and var.aval.size <= SMALL))
 
 
 def _has_room(var: Var, known: expected.Known) -> bool:
