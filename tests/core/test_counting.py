@@ -98,7 +98,7 @@ def _program(nest, inputs):
     return pipeline.in_order(nest, search.choose(nest, known))
 
 
-@pytest.mark.parametrize("policy", ["bitmap", "marks", "hash", "coordinate", "bucket", "tree"])
+@pytest.mark.parametrize("policy", ["bitmap", "marks", "hash", "coordinate", "bucket"])
 def test_every_workspace_counts_and_sorts(policy):
     """Draining is counted as well, routines included."""
     A, B = matrix(300, 250, 0.05), matrix(250, 300, 0.05, 1)

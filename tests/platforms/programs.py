@@ -80,7 +80,7 @@ def spgemm():
     a, b = matrix(), matrix(seed=1)
     for form in ("csr", "csc", "coo"):
         close(sj.array(a, format=form) @ sj.array(b, format=form), (a @ b).todense())
-    for policy in ("bitmap", "marks", "hash", "coordinate", "bucket", "tree"):
+    for policy in ("bitmap", "marks", "hash", "coordinate", "bucket"):
         with config.using(workspace=policy):
             close(sj.array(a) @ sj.array(b), (a @ b).todense())
 
