@@ -216,3 +216,23 @@ def test_other_facts_make_another_table(programs):
         for found, want in zip(leaves(run(A, f, x, 2.0)), wanted, strict=True):
             assert found.tobytes() == want.tobytes()
     assert len([p for p in programs if p is not None]) == 2
+
+
+def test_facts_that_do_not_come_back_are_forgotten(monkeypatch):
+    A, seen, made = sj.array(np.eye(3), format="csr")._storage, iter(range(10**6)), []
+    asked = program.Programs()
+    monkeypatch.setattr(program.statistics, "positions", lambda s: next(seen))
+    for _ in range(5 * program.ASKED):
+        assert asked.run(None, [A]) is None
+    assert program.ASKED // 2 < len(asked._asked) <= program.ASKED
+
+    class Plan:
+        results = (0,)
+
+        def registers_of(self, storages):
+            return storages
+
+    monkeypatch.setattr(program.statistics, "positions", lambda s: -1.0)
+    monkeypatch.setattr(program, "_program", lambda plan, registers: made.append(registers))
+    calls = [asked.run(Plan(), [A]) for _ in range(program.CALLS)]
+    assert calls == [None] * (program.CALLS - 1) + [[A]] and made == [[A]]

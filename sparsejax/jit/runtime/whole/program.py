@@ -43,8 +43,8 @@ from sparsejax.lax import rounds
 
 CALLS = 3
 """In which call with operands like these a table is made, which costs as much as some calls."""
-MOST = 64
-"""Tables of one plan."""
+MOST, ASKED = 64, 128
+"""Tables of one plan, and facts of operands that came too seldom for one, of which is kept how often."""
 
 _Made = Callable[[Any, Sequence[Storage], list[tuple[Any, bytes]], set[int]], Storage]
 
@@ -75,14 +75,17 @@ class Programs:
         kept = [(k, statistics.positions(s)) for k, s in enumerate(storages) if not s.format.is_dense]
         key = settings, count, tuple(kept)
         if key not in self._known:
-            asked = self._asked[key] = self._asked.get(key, 0) + 1
+            asked = self._asked.pop(key, 0) + 1
             if asked < CALLS and not config.forcing:
+                if len(self._asked) >= ASKED:  # facts that do not come back: those that came last are kept
+                    self._asked = dict(list(self._asked.items())[ASKED // 2 :])
+                self._asked[key] = asked
                 return None
             registers = plan.registers_of(storages)
             with turn:
                 made = _program(plan, registers)
             if len(self._known) >= MOST:
-                self._known, self._asked = {}, {}
+                self._known = {}
             self._known[key] = made
             if made is None or not config.forcing:
                 return [registers[k] for k in plan.results]
