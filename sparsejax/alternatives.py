@@ -25,6 +25,7 @@ PASSES = {
     "fuse_reductions": "kernels are not merged across reductions",
     "one_sum": "sums inside of sums are kept for some loops",
     "dense_rows": "sums of stored rows are appended row by row",
+    "scatter_order": "sums into named rows are made by the rows of the result",
     "turned_results": "dense results are written in the order of their dimensions",
     "shared_patterns": "operands over the same index buffers are read one by one",
     "row_blocking": "the outermost loop is not cut into blocks of rows",
@@ -119,6 +120,10 @@ CHOICES: dict[str, dict[str, str]] = {
     "targets": {
         "rows": "an index array of the target is sorted by the rows that it names",
         "pairs": "with another one beside it that names what rows share, by both",
+    },
+    "scatters": {
+        "target": "entries of an index array of the target are walked by the rows of the result that they name",
+        "read": "by the rows of an operand that another index array names",
     },
     "sums_inside": {
         "kept": "a sum of products inside of another is kept for some of its loops",

@@ -42,6 +42,7 @@ from sparsejax.jit.graph import (
     one_sum,
     pattern_sources,
     reassociate,
+    scatter_order,
     split_fills,
     static_constants,
     turned_results,
@@ -105,6 +106,9 @@ STEP_PASSES = {
     "fuse_reductions": StepPass(fuse_reductions.merged, 2),
     "one_sum": StepPass(one_sum.merged, wanted=lambda f: f.sparse > 0 and f.rank > 2),
     "dense_rows": StepPass(dense_rows.summed, wanted=lambda f: f.sparse_result and f.rank > 2),
+    "scatter_order": StepPass(
+        scatter_order.ordered, 2, wanted=lambda f: not f.sparse_result and f.sparse > 0 and f.rank > 1
+    ),
     "turned_results": StepPass(
         turned_results.turned, wanted=lambda f: not f.sparse_result and f.sparse > 0 and f.rank > 1
     ),

@@ -92,6 +92,13 @@ PROGRAMS = {
         rng.random((20, 2)),
         rng.random((3, 2, 9)),
     ),
+    "rows by two index arrays": (
+        lambda R, K, V, X: sj.insum("O[R[p],m] += V[p] * X[K[p],m]", R=R, K=K, V=V, X=X, O=snp.zeros((20, 9))),
+        rng.integers(0, 20, 300),
+        rng.integers(0, 30, 300),
+        rng.random(300),
+        rng.random((30, 9)),
+    ),
     "selections": (
         lambda S, H, W: sj.einsum("xzy,yc,zcm->xm", S, H, W),
         SELECTIONS,
@@ -143,6 +150,7 @@ REACHED = {
     "results": ("columns beside rows",),
     "row_sums": ("stored rows",),
     "rows": ("tall", "layer"),
+    "scatters": ("rows by two index arrays",),
     "shapes": ("tall", "filled", "softmax", "sparse product"),
     "storage": ("product that is reduced",),
     "steps": ("paths",),

@@ -210,11 +210,17 @@ def _held(stmt: cin.Forall) -> cin.Stmt | None:
     lhs, op, rhs = inner.body.lhs, inner.body.op, inner.body.rhs
     used = (lhs, *cin.accesses(rhs))
     in_place = lhs.tensor.policy is None and lhs.tensor.format.full
-    if op is None or not in_place or var not in lhs.indices or inner.var not in lhs.indices or is_dense(var, used):
-        return None
-    if any(inner.var in a.indices and var in cin.bound_by(a) for a in cin.accesses(rhs)) or simplify.conditions(
-        inner.body
+    if (
+        op is None
+        or not in_place
+        or var not in cin.bound_by(lhs)
+        or inner.var not in lhs.indices
+        or is_dense(var, used)
     ):
+        return None
+    if any(inner.var in a.indices and var in cin.bound_by(a) for a in cin.accesses(rhs)):
+        return None
+    if not _decides_nothing(inner.var, inner.body):
         return None
     read = [a for a in dict.fromkeys(cin.accesses(rhs)) if inner.var in a.indices]
     if len(read) != 1 or not read[0].tensor.format.is_dense or read[0].tensor.policy is not None:

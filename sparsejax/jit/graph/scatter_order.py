@@ -1,0 +1,166 @@
+"""Sums into rows that an index array names, in the order of what another one reads, where that meets rows again before the caches have lost them.
+
+before:  S = positions(R)                                      rows of the result one after the other: each is written once
+         out[i,j] += V[p] * B[K[p],j] where S[p,i] is stored
+after:   S = positions(K)                                      rows of B one after the other: each is read once
+         out[R[p],j] += V[p] * B[k,j] where S[p,k] is stored
+
+Either order has a row of one array to itself, and those of the other come in any order: how often one comes again soon enough is looked up in the index
+arrays (`cost/reuse`). Where a few rows of a matrix are nearly full, entries by rows read all of B again for each of these, and entries by columns add
+to the same few rows. The price of both is that of the scheduler, with what index arrays tell of its waits.
+
+Legal where a dense result adds up (terms are added in another order), both index arrays are dense and named by the same entries, and nothing else follows
+the rows of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.cost import machine, reuse
+from sparsejax.jit.graph import expected, fuse, fuse_reductions, partition
+from sparsejax.jit.ir import choices, cin
+from sparsejax.jit.ir.nest import of_definition
+from sparsejax.lax.indirect.index_arrays import checked_p, positions_p
+
+GAIN = 0.8
+"""What the other order may cost, as times what rows of the result one after the other do: waits are samples, and rows that follow each other in memory come
+sooner than others."""
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """A kernel that walks what an index array names."""
+
+    walked: cin.Access
+    """S[p,i]: true where the index array names i at p."""
+    read: cin.Access
+    """K[p], which leads to a dense operand."""
+    led: cin.Access
+    """B[K[p],j]."""
+
+
+def ordered(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[partition.Step]:
+    """`steps` with entries in the order of what is read where that is cheaper, given the program's inputs."""
+    calls = {s.eqn.outputs[0]: s.eqn for s in steps if isinstance(s, partition.CallStep) and len(s.eqn.outputs) == 1}
+
+    def may(step: partition.KernelStep) -> bool:
+        return _scatter(step, calls) is not None
+
+    def parts(step: partition.KernelStep, known: expected.Known) -> Sequence[partition.Step] | None:
+        return _parts(step, known, calls, observed)
+
+    made = expected.apart(steps, jaxpr, observed, may, parts)
+    read = {*jaxpr.outputs, *(v for s in made for v in expected.inputs(s))}
+    unread = {v for v, eqn in calls.items() if eqn.primitive is positions_p and v not in read}
+    return [s for s in made if not unread.intersection(s.outputs)]
+
+
+def _scatter(step: partition.KernelStep, calls: Mapping[Var, Eqn]) -> Scatter | None:
+    """What a kernel walks, and reads in the order of that; None of another kernel."""
+    nest = step.nest
+    if not nest.direct or nest.op != "add" or nest.bounded or not nest.output.format.is_dense or nest.output.source:
+        return None
+    variables = dict(zip((t.name for t in nest.inputs), step.arguments, strict=True))
+    lacking = [a for a in nest.reads if a.tensor.lacks]
+    if len(lacking) != 1:
+        return None
+    (walked,) = lacking
+    made = calls.get(variables[walked.tensor.name])
+    if made is None or made.primitive is not positions_p or not made.param_dict["by_target"]:
+        return None
+    if made.param_dict["drop"] or made.param_dict["sparse_rows"] or not isinstance(made.inputs[0], Var):
+        return None
+    row, entry = walked.indices[-1], walked.indices[:-1]
+    if not entry or not made.inputs[0].aval.format.is_dense or list(nest.indices).count(row) != 1:
+        return None
+    if any(row in cin.bound_by(a) for a in nest.reads if a != walked) or not all(
+        isinstance(ix, cin.IndexVar) for ix in (*entry, *nest.indices)
+    ):
+        return None
+    if any(v in cin.bound_by(cin.Access(nest.output, nest.indices)) for v in entry):
+        return None
+    found = []
+    for a in nest.reads:
+        named = [ix for ix in a.indices if isinstance(ix, cin.Access)]
+        if len(named) != 1 or not a.tensor.format.is_dense or a.indices[0] != named[0]:
+            continue
+        own = named[0].indices
+        if (
+            named[0].tensor.format.is_dense
+            and own[: len(entry)] == entry
+            and all(n == 1 or isinstance(ix, cin.IndexVar) for ix, n in zip(own, named[0].tensor.shape, strict=True))
+        ):
+            found.append((named[0], a))
+    if len(found) != 1 or nest.indices[0] != row:
+        return None
+    return Scatter(walked, *found[0])
+
+
+def _parts(
+    step: partition.KernelStep, known: expected.Known, calls: Mapping[Var, Eqn], observed: Mapping[Var, Storage]
+) -> list[partition.Step] | None:
+    """The entries of what is read, sorted, and the kernel that walks them; None where it is no cheaper so."""
+    found = _scatter(step, calls)
+    assert found is not None
+    variables = dict(zip((t.name for t in step.nest.inputs), step.arguments, strict=True))
+    named = calls[variables[found.walked.tensor.name]].inputs[0]
+    read = variables[found.read.tensor.name]
+    assert isinstance(named, Var)
+    by, turned = _turned(step, found, named, read)
+    plain, other = known.schedule(step), None
+    rows, columns = (_values(v, calls, observed) for v in (named, read))
+    cheapest, text = "target", ""
+    if plain is not None and rows is not None and columns is not None:
+        there = known.copy()
+        there.add(by)
+        other = there.schedule(turned)
+    if plain is not None and other is not None and rows is not None and columns is not None:
+        here, out = machine.current(), step.output.aval
+        row, targets = out.size / out.shape[0] * out.dtype.itemsize, rows.vals
+        if columns.vals.size > targets.size:
+            targets = targets.repeat(columns.vals.size // targets.size)
+        first = plain.cost.loops + reuse.waits(columns.vals, targets, row, here)
+        second = other.cost.loops + reuse.waits(targets, columns.vals, row, here)
+        second += len(targets) * row / 8 * here.lane  # added to memory, not to registers
+        cheapest = "read" if second < GAIN * first else "target"
+        text = f"entries in the order of what is read: cost {second:.4g}, by rows of the result {first:.4g}"
+    if choices.pick("scatters", ("target", "read"), cheapest) == "target":
+        return None
+    return [by, replace(turned, priced=(*step.priced, text))]
+
+
+def _turned(
+    step: partition.KernelStep, found: Scatter, named: Var, read: Var
+) -> tuple[partition.CallStep, partition.KernelStep]:
+    """The steps in the order of what is read."""
+    variables: dict[str, Var] = {}
+    nest = fuse_reductions.named(step, variables, "s")
+    number = dict(zip(step.nest.reads, nest.reads, strict=True))
+    walked, led = number[found.walked], number[found.led]
+    (index,) = (ix for ix in led.indices if isinstance(ix, cin.Access))
+    extent = led.tensor.shape[0]
+    made = Var(positions_p.typing(read.aval, extent=extent, by_target=True, sparse_rows=False, drop=False))
+    params = (("extent", extent), ("by_target", True), ("sparse_rows", False), ("drop", False))
+    by = partition.CallStep(Eqn(positions_p, (read,), params, (made,)))
+    variables |= {"sorted": made, "named": named}
+    var = cin.IndexVar("s.read")
+    sorted_by = cin.Access(fuse.tensor_of("sorted", made.aval), (*index.indices, var))
+    row = cin.Access(fuse.tensor_of("named", named.aval), walked.indices[:-1])
+    (producer,) = nest.producers
+    value = cin.substitute(producer.rhs, {walked: sorted_by, led: cin.Access(led.tensor, (var, *led.indices[1:]))})
+    indices = tuple(row if ix == walked.indices[-1] else ix for ix in nest.indices)
+    whole = of_definition(nest.output, cin.Definition(indices, producer.op, value))
+    return by, fuse.canonical(whole, step.output, variables)
+
+
+def _values(var: Var, calls: Mapping[Var, Eqn], observed: Mapping[Var, Storage]) -> Storage | None:
+    """An index array as it was given, if it was; negative coordinates are as good as others."""
+    made = calls.get(var)
+    while var not in observed and made is not None and made.primitive is checked_p and isinstance(made.inputs[0], Var):
+        var = made.inputs[0]
+        made = calls.get(var)
+    return observed.get(var)
