@@ -19,13 +19,15 @@ STRETCHES = 8
 """Samples of an order."""
 
 
-def waits(touched: NDArray[np.integer], by: NDArray[np.integer], row: float, here: Machine) -> float:
-    """What waiting for rows of `row` bytes costs, in nanoseconds, where entries come in the order of `by`. O(entries log entries)."""
+def waits(
+    touched: NDArray[np.integer], by: NDArray[np.integer], row: float, here: Machine, written: bool = False
+) -> float:
+    """What waiting for rows of `row` bytes costs, in nanoseconds, where entries come in the order of `by`. Rows that are `written` go
+    back, too. O(entries log entries)."""
     order = touched if bool((by[1:] >= by[:-1]).all()) else touched[np.argsort(by, kind="stable")]
     lines = len(order) * max(1.0, row / LINE)
-    return sum(
-        lines * missed(order, int(size // row)) * line for size, line in zip(here.caches, here.line, strict=True)
-    )
+    moved = [read + (wrote if written else 0.0) for read, wrote in zip(here.line, here.write, strict=True)]
+    return sum(lines * missed(order, int(size // row)) * line for size, line in zip(here.caches, moved, strict=True))
 
 
 def missed(order: NDArray[np.integer], rows: int) -> float:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import machine, reuse
+from sparsejax.jit.cost.memory import LINE
 from sparsejax.jit.graph import expected, fuse, fuse_reductions, partition
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import of_definition
@@ -123,9 +124,11 @@ def _parts(
         row, targets = out.size / out.shape[0] * out.dtype.itemsize, rows.vals
         if columns.vals.size > targets.size:
             targets = targets.repeat(columns.vals.size // targets.size)
-        first = plain.cost.loops + reuse.waits(columns.vals, targets, row, here)
-        second = other.cost.loops + reuse.waits(targets, columns.vals, row, here)
+        first = plain.cost.loops + plain.cost.output + reuse.waits(columns.vals, targets, row, here)
+        first += out.size * out.dtype.itemsize / LINE * sum(here.fill)  # written once
+        second = other.cost.loops + other.cost.output + reuse.waits(targets, columns.vals, row, here, written=True)
         second += len(targets) * row / 8 * here.lane  # added to memory, not to registers
+        second += found.led.tensor.shape[0] * row / LINE * sum(here.stream)  # read once
         cheapest = "read" if second < GAIN * first else "target"
         text = f"entries in the order of what is read: cost {second:.4g}, by rows of the result {first:.4g}"
     if choices.pick("scatters", ("target", "read"), cheapest) == "target":
