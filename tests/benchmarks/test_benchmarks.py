@@ -5,8 +5,9 @@ from argparse import Namespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from benchmarks import harness, roofline, slopes, store, summary
+from benchmarks import harness, native_walk, roofline, slopes, store, summary
 from benchmarks.libraries import comparable, sparsejax_runs
 from benchmarks.matrices import random_tensor, uniform
 from benchmarks.operations import OPERATIONS, agree, baseline, operands
@@ -121,3 +122,19 @@ def test_results_that_differ_are_found_in_both_precisions(dtype):
     wrong = expected.copy()
     wrong[3, 5] += 1e-2
     assert not agree(operation, d, wrong, expected)
+
+
+def test_walks_in_c_are_the_product(tmp_path, capsys):
+    """Rows without entries among them, and a last row whose fetches would go past the end."""
+    library = native_walk.compiled(tmp_path)
+    if library is None:
+        assert "skipped" in capsys.readouterr().out
+        pytest.skip("no C compiler")
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((30, 40)) < 0.2, rng.integers(1, 9, (30, 40)), 0).astype("f4")
+    dense[[3, 17]] = 0
+    made, out = native_walk.aligned((40, native_walk.COLUMNS)), native_walk.aligned((30, native_walk.COLUMNS))
+    made[:] = rng.integers(-8, 8, made.shape)
+    for name, run in native_walk.walks_of(library, sp.csr_array(dense), made, out).items():
+        out[:] = np.nan
+        np.testing.assert_array_equal(run(), dense @ made, err_msg=name)
