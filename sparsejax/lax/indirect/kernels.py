@@ -64,8 +64,9 @@ Measured on 8,192 rows and 27 matrices of 16, 32 and 64 columns, float32, Zen 3,
 
 ROWS = 4
 """Rows of a sparse target for each entry of an index array, up to which all of them are visited."""
-TILE = 4
-"""Rows of a register tile: an entry that has as many of its own shares what it reads with these, and gains nothing from others that name the same."""
+TILE, NEAR = 4, 512
+"""Rows of a register tile: an entry that has as many of its own shares what it reads with these, and gains nothing from others that name the same where its
+block has so many bytes at most (`column_panels.NEAR`): 8 x 8, float32, sorted once, takes 0.9 of the time, 32 x 32 1.2."""
 
 # --------------------------------------------------------------------------------------------------------- indirect
 
@@ -391,7 +392,9 @@ class _Expansion:
                 continue
             panels = max(1, s.shape[d] // PANEL)
             rows = math.prod(n for v, n in s.extents if v in others and v not in rest)
-            pays = rows < TILE and math.prod(array.shape) >= SHARED * panels * own.shape[places[0]]
+            summed = math.prod(n for v, n in s.extents if v in rest and v not in others)
+            small = rows >= TILE and rows * summed * own.dtype.itemsize <= NEAR
+            pays = not small and math.prod(array.shape) >= SHARED * panels * own.shape[places[0]]
             if choices.pick("targets", ("rows", "pairs"), "pairs" if pays else "rows") == "pairs":
                 return factor, places[0]
         return None
