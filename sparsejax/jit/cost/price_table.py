@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 Levels = tuple[float, float, float]
@@ -33,7 +35,7 @@ class Machine:
     start: float
     """A row of a register tile: its running sums are cleared and stored."""
     merge: float
-    """A coordinate of operands that are walked in step."""
+    """A step of operands that are walked together, which advances at least one of them."""
     lookup: float
     """A coordinate that is looked up in a scattered fiber, and one more where it is found."""
     miss: float
@@ -92,6 +94,30 @@ class Machine:
         """
         found = min(1.0, hits)
         return self.lookup * (1.0 + found) + self.miss * min(found, 1.0 - found)
+
+    def merged(self, met: float) -> float:
+        """A step of operands that are walked together where a share of the steps finds a coordinate in all of them: a branch that goes the other way
+        less often than not is foreseen else.
+
+        >>> from sparsejax.jit.cost.machines import ZEN3
+        >>> [round(ZEN3.merged(met), 2) for met in (0.0, 0.1, 0.5, 1.0)]
+        [2.9, 3.8, 7.4, 2.9]
+        """
+        return self.merge + self.miss * min(met, 1.0 - met)
+
+    def together(self, lengths: Sequence[float], met: float | None, extent: float, work: float) -> float:
+        """What an iteration of a loop over `extent` coordinates costs that several operands lead, with so many each, of `work` of them. They meet in
+        `met` coordinates; None: by chance. One step there advances them all.
+
+        >>> from sparsejax.jit.cost.machines import ZEN3
+        >>> [round(ZEN3.together([4.0, 4.0], met, 100.0, 8.0), 2) for met in (None, 2.0, 4.0)]
+        [2.98, 4.43, 1.45]
+        """
+        if work > sum(lengths):  # all coordinates are walked
+            return self.merge
+        known = extent * math.prod(n / extent for n in lengths) if met is None else min(met, *lengths)
+        steps = max(work - (len(lengths) - 1) * known, known, 1e-9)
+        return self.merged(known / steps) * steps / max(1e-9, work)
 
     def beyond(self, size: float) -> Levels:
         """The fraction of `size` bytes that none of the caches up to each level holds.

@@ -362,7 +362,9 @@ class Model(Computed):
         elif copied:
             most, thin = most * thin, 1.0
         if len(leaders) > 1:
-            each = here.merge
+            lengths, meet = [self.fiber(a, var, bound) for a in leaders], all(a in self._factors for a in leaders)
+            each = here.together(lengths, most if meet else None, float(self.extents[var]), work)
+            enter *= 1 if meet else len(leaders)  # what is left of each, when others are through, is a loop of its own
             for access in leaders:
                 found = self._scattering(access, leaders, var, state)
                 if found is None:
@@ -472,7 +474,7 @@ class Model(Computed):
         output = 0.0
         used = self.workspace(state)
         if used is not None:
-            output = self.machine.workspace * used.cost * max(1, len(nest.producers))
+            output = self.machine.workspace * used.cost * max(1, len(nest.producers)) + self.waiting.drained()
             beside = [self.facts[a.tensor.name][-1] for a in self.drained if a.tensor.lacks]
             if beside:  # they are walked together
                 output += self.machine.merge * (self._inserted(state) + sum(beside))

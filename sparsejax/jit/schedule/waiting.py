@@ -83,7 +83,7 @@ class Waiting:
         return sum(math.prod(fanout) * each for each, fanout in self._layouts.values())
 
     def total(self, order: Order, shared: Shared = ALONE) -> float:
-        """Nanoseconds for the arrays whose indices all have loops in `order`: operands as they are stored, not those that are copied, and a result
+        """Nanoseconds for the arrays whose indices all have loops in `order`: operands as they are stored, or copied for these loops, and a result
         that is written where its entries belong; of a statement of several, in all runs of the loops that it has `shared`."""
         if not order:
             return 0.0
@@ -100,6 +100,15 @@ class Waiting:
                 waits += memory.price(found, here, a is written)
             made = known[order] = self.total(order[:-1], shared) + waits
         return made
+
+    def drained(self) -> float:
+        """Nanoseconds for a result that is written from the first entry to the last, out of a workspace that holds all of it or parts."""
+        found = self._layouts.get(self._result)
+        if found is None:
+            return 0.0
+        each, fanout = found
+        size = math.prod(fanout) * each
+        return memory.price([memory.Lines(size / memory.LINE, size, 0.0)], self._model.machine, True)
 
     def _inside(self, access: cin.Access, shared: Order) -> float:
         """How many positions of an array one run of the body of some loops has."""
@@ -150,17 +159,23 @@ class Waiting:
         if not ending:
             return []
         state = model.walk(order)
-        gone = state.discordant | model.drained if model.drained and model.fills(order) else state.discordant
+        gone = model.drained if model.drained and model.fills(order) else None
         return [
             a
             for a in ending
             if state.bound.issuperset(a.bound)
             and not (gone and a in gone)
+            and (a not in state.discordant or not a.others)
             and (a is not self._result or model.assembled(order)[0] != SCATTER)
         ]
 
     def _lines(self, access: cin.Access, order: Order, shared: Shared = ALONE) -> list[memory.Lines]:
         stored = [access.indices[d] for d in access.tensor.format.order]
+        if (
+            access in self._model.walk(order).discordant
+        ):  # a copy is read at least once, from its first entry to the last
+            each, fanout = self._layouts[access]
+            return [memory.Lines(each * math.prod(fanout) / memory.LINE, self.bytes + shared.beside.bytes, 0.0)]
         if access.others:
             depths = tuple([max(map(order.index, cin.variables_of(ix))) for ix in stored])
             drawn = sorted({order.index(v) for ix in stored if cin.follows(ix) is None for v in cin.variables_of(ix)})
