@@ -111,7 +111,7 @@ class Machine:
 
         >>> from sparsejax.jit.cost.machines import ZEN3
         >>> [round(ZEN3.together([4.0, 4.0], met, 100.0, 8.0), 2) for met in (None, 2.0, 4.0)]
-        [2.98, 4.43, 1.45]
+        [3.02, 4.43, 1.45]
         """
         if work > sum(lengths):  # all coordinates are walked
             return self.merge
