@@ -94,9 +94,9 @@ class Ref:
             self._warn_of_fills(values, found)
             return self._whole(found)
         made = self._values(values)
-        if self.index.given and self.x.format.is_dense and made.format.is_dense:
+        if self.index.given and self.x.format.is_dense and made.format.is_dense and made.size:
             key = self._vectors(), self._chosen(), self.index.single
-            return self._whole(rows.replaced(self.x, made, *key) if made.size else self.x)
+            return self._whole(rows.replaced(self.x, made, *key))
         mask, spread = self._placed(made) if self.index.given else (self._mask(), self._spread(made))
         return self._whole(where(mask, spread, self.x))
 

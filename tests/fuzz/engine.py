@@ -97,6 +97,7 @@ def forget() -> None:
 @contextmanager
 def garbage_by_hand() -> Iterator[Callable[[], object]]:
     """Collect young cycles when what this yields is called, and at no other time, inside the block."""
+    kept = gc.get_freeze_count()  # by who runs the tests, for whom it stays so
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -104,7 +105,8 @@ def garbage_by_hand() -> Iterator[Callable[[], object]]:
         yield lambda: gc.collect(1)
     finally:
         gc.enable()
-        gc.unfreeze()
+        if not kept:
+            gc.unfreeze()
 
 
 # ------------------------------------------------------------------------------------------------- many at a time

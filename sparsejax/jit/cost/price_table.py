@@ -115,7 +115,7 @@ class Machine:
         """
         if work > sum(lengths):  # all coordinates are walked
             return self.merge
-        known = extent * math.prod(n / extent for n in lengths) if met is None else min(met, *lengths)
+        known = extent * math.prod(n / max(1.0, extent) for n in lengths) if met is None else min(met, *lengths)
         steps = max(work - (len(lengths) - 1) * known, known, 1e-9)
         return self.merged(known / steps) * steps / max(1e-9, work)
 

@@ -214,6 +214,14 @@ def _without_ones(arrays: Sequence[Any], s: Statement) -> Statement:
     return s.mapped(first).with_(extents=tuple((v, n) for v, n in s.extents if v not in gone))
 
 
+def _indexed(s: Statement, names: Sequence[Label]) -> bool:
+    """Whether arrays without a name, those of `x[index]`, are indices: NumPy checks all of them, also where there is no combination of variables."""
+    outer = [r for ref in statements.refs(s.value) for r in statements.inner(ref.indices)]
+    read = [r for r in (*outer, *statements.inner(s.target)) if not names[r.array].name]
+    extents = s.variables
+    return not s.drop and any(all(extents[v] for v in statements.variables_of(r)) for r in read)
+
+
 def _nothing(s: Statement, operands: Sequence[Any]) -> Any:
     """The result where there is no combination of variables."""
     form = s.format or Format.parse("dense", len(s.shape))
@@ -510,7 +518,7 @@ def insum(arrays: Sequence[Any], statement: Statement, names: Sequence[Label], t
     Work: combinations of variables, and entries of index arrays, which are checked once. Memory: the result, and where rows of the target are
     named by an index array, 12 bytes for every entry of that.
     """
-    if 0 in statement.variables.values():
+    if 0 in statement.variables.values() and not _indexed(statement, names):
         return _nothing(statement, arrays)
     statement = _counted(statement)
     read = (*statements.refs(statement.value), *statement.stored, Ref(-1, statement.target))
