@@ -276,3 +276,17 @@ def test_products_with_matrices_of_numpy_are_not_guessed():
                 product(a)
         np.testing.assert_array_equal((a @ np.matrix(x)).todense(), x @ x)
         np.testing.assert_array_equal((a + np.matrix(x)).todense(), x + x)
+
+
+def test_operands_without_coordinates_are_walked_together():
+    """Loops over no coordinates have a price, too: of two operands that meet, of those that do not, and of three."""
+    functions = (
+        lambda a, b, c: a + b,
+        lambda a, b, c: a * b * c,
+        lambda a, b, c: snp.minimum(a, snp.maximum(b, c)),
+    )
+    for shape in ((0,), (0, 4), (4, 0), (0, 0)):
+        operands = [sj.array(np.zeros(shape), format="coo") for _ in range(3)]
+        for function in functions:
+            for run in (function, sj.jit(function)):
+                assert run(*operands).todense().shape == shape

@@ -112,6 +112,8 @@ class Machine:
         >>> from sparsejax.jit.cost.machines import ZEN3
         >>> [round(ZEN3.together([4.0, 4.0], met, 100.0, 8.0), 2) for met in (None, 2.0, 4.0)]
         [3.02, 4.43, 1.45]
+        >>> ZEN3.together([0.0, 0.0], None, 0.0, 0.0)  # no coordinates at all
+        2.9
         """
         if work > sum(lengths):  # all coordinates are walked
             return self.merge
