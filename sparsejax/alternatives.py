@@ -107,6 +107,7 @@ CHOICES: dict[str, dict[str, str]] = {
     "masked_insert": {
         "jump": "an entry that a mask does not let through is jumped over",
         "select": "its value is computed, and not taken",
+        "drained": "it is inserted, and dropped where the workspace is drained",
     },
     "entries": {
         "kept": "the values of a workspace are stored, also where all of them are equal",

@@ -32,6 +32,7 @@ from sparsejax.jit.codegen.operands import DenseArea, Input, Overlay, Registers,
 from sparsejax.jit.codegen.output import Output, Span
 from sparsejax.jit.codegen.shared_output import GivenOutput
 from sparsejax.jit.codegen.workspaces import kinds
+from sparsejax.jit.codegen.workspaces.marks import Marks, Sieve
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
 from sparsejax.jit.ir import choices, cin, indices, policies, simplify
 from sparsejax.jit.ir.bounded import Bounded
@@ -163,7 +164,13 @@ class Lowering:
                 self.operands[name] = DenseArea(self.b, tensor, sizes)
             else:
                 only = single_valued.of(stmt, tensor)
-                self.operands[name] = kinds.make(self.b, tensor, sizes, write.op, only)
+                self.operands[name] = made = kinds.make(self.b, tensor, sizes, write.op, only)
+                sieve = None if only is None else masked_inserts.sieve(stmt, tensor)
+                if sieve is not None:
+                    assert isinstance(made, Marks)
+                    mask = self.operands[sieve[0].tensor.name]
+                    assert isinstance(mask, Input)
+                    made.sieve = Sieve(mask.vals, mask.tensor.dtype, sieve[1])
 
     def keep(self, name: str, dtype: np.dtype[Any], size: int) -> DenseArea:
         """Memory for `size` values that a loop keeps until the kernel ends."""
@@ -220,9 +227,13 @@ class Lowering:
         if isinstance(known, cin.Literal):
             emit_stmt(holds if known.value else fails)
             return
-        test = emit.truth(self.b, self.value(known, env)).val
         if fails is None and isinstance(holds, cin.Assign):
             operand = self.operands.get(holds.lhs.tensor.name)
+            if isinstance(operand, Marks) and operand.sieve is not None:
+                self.write(holds, env, self.value(holds.rhs, env))
+                return
+        test = emit.truth(self.b, self.value(known, env)).val
+        if fails is None and isinstance(holds, cin.Assign):
             if isinstance(operand, Workspace) and masked_inserts.selects(operand, holds, env):
                 keys = [env.coordinate(self.b, ix) for ix in holds.lhs.indices]
                 operand.insert_where(self.b, keys, self.value(holds.rhs, env), test)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import ClassVar
 
@@ -157,7 +157,13 @@ class Bitmap(Workspace):
             bits = self._look(b, self._marks, k)
             with b.if_(b.ne(bits, 0)):  # many are empty where few were inserted, as in rounds of a long loop
                 b.store(self._marks, k, b.splat(b.const("i8", 0), LANES))
-                self._count_off(b, bits, k, self._list, self.count, 4)
+                kept = self._kept(b, bits, k)
+                with nullcontext() if kept is bits else b.if_(b.ne(kept, 0)):
+                    self._count_off(b, kept, k, self._list, self.count, 4)
+
+    def _kept(self, b: Builder, bits: Val, first: Val) -> Val:
+        """Those of the marks from `first` on that are entries."""
+        return bits
 
     def _walk_groups(self, b: Builder) -> None:
         one = b.const("i8", 1)
