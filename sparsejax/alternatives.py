@@ -107,7 +107,10 @@ CHOICES: dict[str, dict[str, str]] = {
     "masked_insert": {
         "jump": "an entry that a mask does not let through is jumped over",
         "select": "its value is computed, and not taken",
-        "drained": "it is inserted, and dropped where the workspace is drained",
+    },
+    "mask_tests": {
+        "inserted": "a mask is tested at every insertion into a workspace",
+        "drained": "where the workspace is drained: what it does not let through is inserted, and dropped there",
     },
     "entries": {
         "kept": "the values of a workspace are stored, also where all of them are equal",

@@ -56,6 +56,7 @@ from sparsejax.jit.rewrite import (
     assigned_once,
     concretize,
     contract_arrays,
+    drained_masks,
     fission,
     in_place,
     iteration,
@@ -204,6 +205,12 @@ STATEMENT_PASSES = (
     Pass("tile", lambda p, s: _rewritten(p, tile.tile), wanted=_tiles),
     Pass("contract_arrays", lambda p, s: _rewritten(p, contract_arrays.forwarded), lambda p, s: _keeps(p, "dense")),
     Pass("assigned_once", lambda p, s: assigned_once.noted(p), lambda p, s: p.output.format.full),
+    Pass(
+        "drained_masks",
+        lambda p, s: drained_masks.noted(p, s.inserted),
+        lambda p, s: _keeps(p, "marks"),
+        wanted=lambda f, s: s.workspace == "marks",
+    ),
     Pass("stores", lambda p, s: stores.noted(p), lambda p, s: p.whole, wanted=_tiles),
     Pass("in_place", lambda p, s: in_place.settled(p), lambda p, s: not p.output.format.is_dense),
 )

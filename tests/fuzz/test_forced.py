@@ -119,6 +119,12 @@ PROGRAMS = {
         B,
         rng.random((N, N)) < 0.5,
     ),
+    "row under a dense mask": (
+        lambda x, A, m: sj.einsum("i,ij->j", x, A, semiring="or_pair", mask=m, complement=True, out_format="coo"),
+        sparse((N,), "coo"),
+        A,
+        rng.random(N) < 0.5,
+    ),
     "columns beside rows": (lambda A, X: X.T @ A, A, W),
     "what meets": (lambda A, B: sj.einsum("ik,kj->ij", A, B, semiring="max_pair", out_format="csr"), A, B),
 }
@@ -139,6 +145,7 @@ REACHED = {
     "fusion": ("softmax", "shared value", "computed again"),
     "loop_order": ("columns of rows", "rows in registers"),
     "masked_insert": ("product under a dense mask",),
+    "mask_tests": ("row under a dense mask",),
     "meeting": ("inner products", "triangles"),
     "memory": ("small dense",),
     "panels": ("matrices by column",),
@@ -164,6 +171,8 @@ REACHED = {
 }
 """The programs that take every alternative of a choice."""
 BESIDE = {
+    "mask_tests=drained": ",workspace=marks",
+    "mask_tests=inserted": ",workspace=marks",
     "passes=compiled": ",conversion=passes",
     "passes=numpy": ",conversion=passes",
     "rows=blocks": ",products=kernel",

@@ -49,7 +49,7 @@ def test_selected_as_jumped(semiring, complement, workspace, seed):
     made = {}
     for way, entries in itertools.product(("jump", "select"), ("kept", "one")):
         before = choices.TAKEN["masked_insert", way], choices.TAKEN["entries", entries]
-        with sj.config.using(choose=f"masked_insert={way},entries={entries}", workspace=workspace):
+        with sj.config.using(choose=f"masked_insert={way},entries={entries},mask_tests=inserted", workspace=workspace):
             made[way, entries] = sj.jit(step)(x, A, mask)
         assert choices.TAKEN["masked_insert", way] > before[0]
         assert (choices.TAKEN["entries", entries] > before[1]) == (semiring in ONE)

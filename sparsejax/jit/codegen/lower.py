@@ -21,7 +21,6 @@ from sparsejax.jit.codegen import (
     masked_inserts,
     operands,
     register_tiles,
-    single_valued,
     sums,
     vectors,
 )
@@ -37,7 +36,7 @@ from sparsejax.jit.codegen.workspaces.protocol import Workspace
 from sparsejax.jit.ir import choices, cin, indices, policies, simplify
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.rewrite import assigned_once, iteration, loop_shapes, summation
+from sparsejax.jit.rewrite import assigned_once, drained_masks, iteration, loop_shapes, single_valued, summation
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
@@ -165,12 +164,11 @@ class Lowering:
             else:
                 only = single_valued.of(stmt, tensor)
                 self.operands[name] = made = kinds.make(self.b, tensor, sizes, write.op, only)
-                sieve = None if only is None else masked_inserts.sieve(stmt, tensor)
-                if sieve is not None:
-                    assert isinstance(made, Marks)
-                    mask = self.operands[sieve[0].tensor.name]
-                    assert isinstance(mask, Input)
-                    made.sieve = Sieve(mask.vals, mask.tensor.dtype, sieve[1])
+                mask = drained_masks.of(stmt, tensor) if name in self.program.drained and only is not None else None
+                if mask is not None:
+                    vector = self.operands[mask.access.tensor.name]
+                    assert isinstance(made, Marks) and isinstance(vector, Input)
+                    made.sieve = Sieve(vector.vals, mask.access.dtype, mask.complement, mask.condition)
 
     def keep(self, name: str, dtype: np.dtype[Any], size: int) -> DenseArea:
         """Memory for `size` values that a loop keeps until the kernel ends."""
@@ -227,17 +225,19 @@ class Lowering:
         if isinstance(known, cin.Literal):
             emit_stmt(holds if known.value else fails)
             return
-        if fails is None and isinstance(holds, cin.Assign):
-            operand = self.operands.get(holds.lhs.tensor.name)
-            if isinstance(operand, Marks) and operand.sieve is not None:
-                self.write(holds, env, self.value(holds.rhs, env))
-                return
+        operand = self.operands.get(holds.lhs.tensor.name) if isinstance(holds, cin.Assign) and fails is None else None
+        if isinstance(operand, Marks) and operand.sieve is not None and operand.sieve.condition == condition:
+            emit_stmt(holds)
+            return
         test = emit.truth(self.b, self.value(known, env)).val
-        if fails is None and isinstance(holds, cin.Assign):
-            if isinstance(operand, Workspace) and masked_inserts.selects(operand, holds, env):
-                keys = [env.coordinate(self.b, ix) for ix in holds.lhs.indices]
-                operand.insert_where(self.b, keys, self.value(holds.rhs, env), test)
-                return
+        if (
+            isinstance(operand, Workspace)
+            and isinstance(holds, cin.Assign)
+            and masked_inserts.selects(operand, holds, env)
+        ):
+            keys = [env.coordinate(self.b, ix) for ix in holds.lhs.indices]
+            operand.insert_where(self.b, keys, self.value(holds.rhs, env), test)
+            return
         self.b.if_else(test, lambda: emit_stmt(holds), None if fails is None else lambda: emit_stmt(fails))
 
     def statement(self, stmt: cin.Stmt, env: Env) -> None:

@@ -41,6 +41,8 @@ class Choice:
     policy: str
     cost: float
     reason: str
+    inserted: tuple[float, float]
+    """The insertions that were expected, in how many times that it is filled."""
 
 
 def default(shape: Sequence[int]) -> str:
@@ -87,7 +89,7 @@ def choose(
     """
     expected = workspace_price.costs(workspace_price.terms(shape, itemsize, inserts, entries, uses, below), constants)
     if wanted in expected:
-        return Choice(wanted, expected[wanted], "as configured")
+        return Choice(wanted, expected[wanted], "as configured", (inserts, uses))
     instead = "" if wanted == "auto" else f"{wanted} is configured and cannot hold it; "
     found = expected
     if inserts < FEWEST:
@@ -104,7 +106,7 @@ def choose(
     policy = ranked[0]
     listed = ", ".join(f"{name} {found[name] + code[name]:.3g}" for name in ranked)
     total = f"{inserts:.3g} insertions, {entries:.3g} entries, filled {uses:.3g} times"
-    return Choice(policy, expected[policy] + code[policy], f"{instead}{total}; costs {listed}")
+    return Choice(policy, expected[policy] + code[policy], f"{instead}{total}; costs {listed}", (inserts, uses))
 
 
 def policies(

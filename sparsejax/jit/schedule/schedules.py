@@ -117,6 +117,8 @@ class Schedule:
     """How many columns a panel has, outside all loops of `order`, for which operands are packed (`column_panels`)."""
     against: float | None = None
     """The price of doing otherwise, in nanoseconds, where panels were considered: without them, or with."""
+    inserted: tuple[float, float] | None = None
+    """How many insertions into the workspace are expected, in how many times that it is filled and drained."""
 
 
 def unpriced(order: tuple[cin.IndexVar, ...], workspace: str | None = None) -> Schedule:

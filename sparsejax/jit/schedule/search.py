@@ -275,8 +275,10 @@ class Model(Computed):
             for a in sorted(state.discordant, key=str)
         }
         used = self.workspace(state)
-        policy, reason = (None, "") if used is None else (used.policy, used.reason)
-        return Schedule(state.order, tuple(moved.items()), cost, listed, policy, reason, (), state.scattered)
+        policy, reason, inserted = (None, "", None) if used is None else (used.policy, used.reason, used.inserted)
+        return Schedule(
+            state.order, tuple(moved.items()), cost, listed, policy, reason, (), state.scattered, inserted=inserted
+        )
 
     def walk(self, order: Sequence[cin.IndexVar]) -> State:
         """The state after the loops of `order`."""

@@ -3,7 +3,7 @@
     insert    vals[k] op= v;  mark[k] = 1          two stores where `bitmap` needs four; one where all values are equal (`single_valued`)
     drain     all marks are walked, 64 at once, whatever their number: a comparison makes them a word, whose bits are counted off
 
-Draining costs size / 64, also where little was inserted. What a mask does not let through may be dropped there (`masked_inserts.sieve`).
+Draining costs size / 64, also where little was inserted. What a mask does not let through may be dropped there (`drained_masks`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import emit
-from sparsejax.jit.codegen.workspaces.bitmap import LANES, Bitmap
+from sparsejax.jit.codegen.workspaces.bitmap import Bitmap
+from sparsejax.jit.cost.workspace_price import LANES
 from sparsejax.jit.ir import cin
 
 
@@ -25,6 +26,8 @@ class Sieve(NamedTuple):
     values: Val
     dtype: np.dtype[Any]
     complement: bool
+    condition: cin.Expr
+    """The mask in the statement that inserts."""
 
     def bits(self, b: Builder, first: Val, lanes: int = LANES) -> Val:
         """Which of the entries from `first` on are kept: a word, or one bit."""

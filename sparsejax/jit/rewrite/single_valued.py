@@ -16,12 +16,18 @@ WAYS = "kept", "one"
 
 
 def of(stmt: cin.Stmt, tensor: cin.Tensor) -> cin.Literal | None:
+    """What every entry of the workspace `tensor` is, if that is one constant, and values are not to be kept all the same."""
+    only = constant(stmt, tensor)
+    return only if only is not None and choices.pick("entries", WAYS, "one") == "one" else None
+
+
+def constant(stmt: cin.Stmt, tensor: cin.Tensor) -> cin.Literal | None:
     """What every entry of the workspace `tensor` is, if that is one constant."""
     found = {_constant(w) for w in cin.writes(stmt) if w.lhs.tensor.name == tensor.name}
     (only, *others) = found
     if only is None or others or only.dtype != tensor.dtype or tensor.format.sparse != tuple(range(len(tensor.shape))):
         return None
-    return only if choices.pick("entries", WAYS, "one") == "one" else None
+    return only
 
 
 def _constant(write: cin.Assign) -> cin.Literal | None:
