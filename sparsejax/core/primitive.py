@@ -338,7 +338,7 @@ def _value(value: Any, position: int, name: str, keep: bool) -> Any:
 def clear_caches() -> None:
     """Forget the operations that ran at once, with their plans."""
     with _lock:
-        for cache in (_eager, _families, _once, _lifts, _templates, _viewed):
+        for cache in (_eager, _families, _once, _lifts, _templates, _viewed, _seen):
             cache.clear()
 
 
@@ -361,6 +361,8 @@ _templates: dict[Aval, Template] = {}
 _numbers: dict[type, tuple[Aval, Template]] = {}
 """The types of Python's own numbers that fit into 64 bits."""
 _viewed: dict[Any, tuple[Template, Aval]] = {}
+_seen: dict[Any, Aval] = {}
+"""The types of arrays of NumPy's by how many dimensions they have, by dtype, and whether they are in the order of columns: of any shape."""
 
 
 def viewed(value: np.ndarray[Any, Any]) -> tuple[Storage, Aval]:
@@ -384,12 +386,16 @@ def view(value: Any) -> Array:
     key = value.shape, value.dtype, fortran
     known = _viewed.get(key)
     if known is None:
-        first = Array(ingest.operand_storage(value))
-        if first.dtype == value.dtype:
-            if len(_viewed) > 4096:
-                _viewed.clear()
-            _viewed[key] = dense_template(first.format, first.shape, first.dtype.type(0)), first.aval
-        return first
+        like = _seen.get((value.ndim, value.dtype, fortran))
+        if like is None:
+            first = Array(ingest.operand_storage(value))
+            if first.dtype != value.dtype:
+                return first
+            like = _seen[value.ndim, value.dtype, fortran] = first.aval
+        if len(_viewed) > 4096:
+            _viewed.clear()
+        aval = like.shaped(value.shape)
+        known = _viewed[key] = dense_template(like.format, value.shape, like.fill_value), aval
     storage = Storage.dense(known[0], value.reshape(-1, order="F" if fortran else "C"), {"transient": value})
     return made(storage, known[1])
 

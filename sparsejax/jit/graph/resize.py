@@ -92,3 +92,31 @@ def mapped(value: Any, change: Change) -> Any:
     if fields_of(kind) and depends(value):
         return replace(value, **{name: mapped(getattr(value, name), change) for name in fields_of(kind)})
     return change(value)
+
+
+def mapping(value: Any) -> Callable[[Change], Any]:
+    """`mapped` of a parameter as a function of the change: what is the same for all extents is found out once.
+
+    >>> n = Bounded.named("n", 300)
+    >>> mapping(((n, 2), ("rows", (3,))))(lambda extent: 17 if extent is n else extent)
+    ((17, 2), ('rows', (3,)))
+    """
+    kind = type(value)
+    if not depends(value):
+        return lambda change: value
+    if kind is tuple:
+        fixed, parts = list(value), [(k, mapping(v)) for k, v in enumerate(value) if depends(v)]
+
+        def of_tuple(change: Change) -> tuple[Any, ...]:
+            made = fixed.copy()
+            for k, part in parts:
+                made[k] = part(change)
+            return tuple(made)
+
+        return of_tuple
+    if fields_of(kind):
+        named = [(n, mapping(v)) for n in fields_of(kind) if depends(v := getattr(value, n))]
+        return lambda change: replace(value, **{n: part(change) for n, part in named})
+    if kind is Span or kind is ClosedJaxpr:
+        return lambda change: mapped(value, change)
+    return lambda change: change(value)

@@ -47,20 +47,20 @@ class Sized:
         assert eqn.primitive.call is not None
         self._call, self._aval = eqn.primitive.call, eqn.outputs[0].aval
         self._params = eqn.param_dict
-        self._changing = [(name, value) for name, value in self._params.items() if resize.depends(value)]
+        self._changing = [(n, resize.mapping(value)) for n, value in self._params.items() if resize.depends(value)]
         self._function = _numpy_function(eqn)
         self.by_numpy = self._function is not None
         """Whether `numpy_once` serves."""
 
     def numbers(self, change: resize.Change) -> tuple[Any, ...]:
         """What the result depends on beside the inputs, and differs from call to call: extents of it, and parameters."""
-        return *map(change, self._aval.shape), *[resize.mapped(value, change) for _, value in self._changing]
+        return *map(change, self._aval.shape), *[mapped(change) for _, mapped in self._changing]
 
     def once(self, inputs: Sequence[Storage], shape: tuple[int, ...], change: resize.Change) -> Storage:
         """The result of this shape for these inputs."""
         params = self._params
         if self._changing:
-            params = params | {name: resize.mapped(value, change) for name, value in self._changing}
+            params = params | {name: mapped(change) for name, mapped in self._changing}
         return self._call(*inputs, out_aval=self._aval.shaped(shape), **params)  # type: ignore[no-any-return]
 
     def numpy_once(

@@ -158,7 +158,7 @@ class Plan(Body):
 
     def once(self, storages: Sequence[Storage], change: Callable[[Any], Any]) -> list[Array]:
         """The results of `resized(change)`, of which nothing is kept: what a shape costs that may not come back."""
-        registers, (steps, shapes) = self.registers(storages), self._unkept
+        registers, (steps, shapes, ends) = self.registers(storages), self._unkept
         found, checks = shapes.at(change), self.checks.before
         for number, (step, pick, dead) in enumerate(steps):
             if number in checks and not self.checks.hold(number, registers):
@@ -173,7 +173,8 @@ class Plan(Body):
         results = [registers[k] for k in self.results]
         if not self.fresh:
             results = library_call.all_owned(results, storages)
-        return [made(s, a.resized(change)) for s, a in zip(results, self.out_avals, strict=True)]
+        avals = [a if k < 0 else a.shaped(found[k]) for a, k in ends]
+        return list(map(made, results, avals))
 
     @property
     def sizes_alone(self) -> bool:
@@ -201,14 +202,18 @@ class Plan(Body):
         return None if found is None else lambda operands, shape: found(taken([*operands, *literals]), shape)
 
     @functools.cached_property
-    def _unkept(self) -> tuple[list[tuple[unkept.Run, Callable[[Any], Any], Sequence[int]]], unkept.Shapes]:
-        """What `once` runs: every step with the registers that it reads, and those that nobody reads after it; and the shapes that they need."""
+    def _unkept(
+        self,
+    ) -> tuple[list[tuple[unkept.Run, Callable[[Any], Any], Sequence[int]]], unkept.Shapes, list[tuple[Aval, int]]]:
+        """What `once` runs: every step with the registers that it reads, and those that nobody reads after it; the shapes that they need; and the
+        types of the results, each with the number of its shape, -1 where that is the same in all calls."""
         shapes = unkept.Shapes()
         runs = [
             unkept.step_of(step, shapes, functools.partial(self._called_once, number))
             for number, step in enumerate(self.steps)
         ]
-        return list(zip(runs, map(sequence.picked, self.reads), self.dead, strict=True)), shapes
+        ends = [(a, shapes.number(a.shape) if resize.depends(a.shape) else -1) for a in self.out_avals]
+        return list(zip(runs, map(sequence.picked, self.reads), self.dead, strict=True)), shapes, ends
 
     def _called_once(self, number: int, inputs: Sequence[Storage], change: Callable[[Any], Any]) -> list[Storage]:
         """The results of a library call of `resized(change)` that has several, or runs other jaxprs."""

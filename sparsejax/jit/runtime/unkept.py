@@ -7,11 +7,11 @@ after:    the extents of all steps, each once; for each step one function of ope
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import partition, resize
-from sparsejax.jit.runtime import library_call
+from sparsejax.jit.runtime import library_call, sequence
 from sparsejax.jit.runtime.direct import Roads
 from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.system import result_memory
@@ -29,14 +29,23 @@ class Shapes:
 
     def __init__(self) -> None:
         self._numbers: dict[Shape, int] = {}
+        self._extents: dict[Any, int] = {}
+        """The extents that they consist of, each of them once, by number."""
+        self._picks: list[Callable[[Sequence[int]], Shape]] = []
 
     def number(self, shape: Shape) -> int:
         """The number of a shape, of extents and bounds."""
-        return self._numbers.setdefault(shape, len(self._numbers))
+        known = self._numbers.get(shape)
+        if known is None:
+            known = self._numbers[shape] = len(self._picks)
+            picked = sequence.picked([self._extents.setdefault(n, len(self._extents)) for n in shape])
+            self._picks.append(cast(Any, picked))
+        return known
 
     def at(self, change: resize.Change) -> list[Shape]:
         """All of them for the extents of a call."""
-        return [tuple(map(change, shape)) for shape in self._numbers]
+        extents = list(map(change, self._extents))
+        return [pick(extents) for pick in self._picks]
 
 
 def step_of(

@@ -1,0 +1,99 @@
+"""What a call of a new shape is made of: extents in place of bounds, shapes by number, and types of NumPy's arrays."""
+
+from dataclasses import dataclass
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax.core import primitive
+from sparsejax.core.array import Array
+from sparsejax.core.symbolic import span
+from sparsejax.formats import ingest
+from sparsejax.jit.graph import resize
+from sparsejax.jit.ir.bounded import Bounded
+
+unkept = import_module("sparsejax.jit.runtime.unkept")
+
+BOUNDS = [Bounded.named(name, value) for name, value in (("n", 300), ("m", 300), ("k", 17))]
+EXTENTS = {"n": 260, "m": 271, "k": 9}
+
+
+def change(extent):
+    return EXTENTS[extent.name] if type(extent) is Bounded else extent
+
+
+@dataclass(frozen=True)
+class Record:
+    one: object
+    other: object = 3
+
+
+def parameter(rng, depth):
+    """A random parameter: numbers, names, bounds, ranges of which ends are bounds, and tuples and records of these."""
+    kind = int(rng.integers(0, 7 if depth else 5))
+    if kind < 2:
+        return BOUNDS[int(rng.integers(0, len(BOUNDS)))]
+    if kind == 2:
+        return [int(rng.integers(-3, 9)), "rows", None, 0.5, np.dtype("f4"), ()][int(rng.integers(0, 6))]
+    if kind == 3:
+        return span(int(rng.integers(0, 3)), parameter(rng, 0) if rng.random() < 0.1 else BOUNDS[0], 2)
+    if kind == 4:
+        return range(int(rng.integers(0, 5)))
+    if kind == 5:
+        return Record(parameter(rng, depth - 1), parameter(rng, depth - 1))
+    return tuple(parameter(rng, depth - 1) for _ in range(int(rng.integers(0, 5))))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_mapping_is_mapped_as_a_function_of_the_change(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        value = tuple(parameter(rng, 3) for _ in range(3))
+        again = resize.mapping(value)
+        for _ in range(2):
+            assert repr(again(change)) == repr(resize.mapped(value, change))
+
+
+def test_shapes_are_asked_for_once_and_found_by_number():
+    n, m, _ = BOUNDS
+    shapes = unkept.Shapes()
+    asked = [(n, m), (3,), (m,), (), (n, 3, m), (n, m), (int(n), int(m))]
+    numbers = [shapes.number(s) for s in asked]
+    assert numbers == [0, 1, 2, 3, 4, 0, 5]
+    assert shapes.at(change) == [(260, 271), (3,), (271,), (), (260, 3, 271), (int(n), int(m))]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c8", "i4", "i8", "u1", "bool", ">f8"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numpy_arrays_of_a_new_shape_are_viewed_as_those_of_an_old_one(dtype, order):
+    sj.clear_caches()
+    for shape in [(3, 5), (4, 2), (7,), (1,), (9,), (), (1, 6), (6, 1), (0, 4), (4, 0), (2, 3, 4), (5, 1, 2), (3, 5)]:
+        given = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype, order=order)
+        expected = Array(ingest.operand_storage(given))
+        for _ in range(2):
+            found = primitive.view(given)
+            assert found.aval == expected.aval
+            assert found.aval.kind == expected.aval.kind
+            assert found._storage.format == expected._storage.format
+            assert found.shape == found._storage.shape == shape
+            assert found._storage.fill_value == expected._storage.fill_value
+            assert type(found._storage.fill_value) is type(expected._storage.fill_value)
+            np.testing.assert_array_equal(found._storage.vals, expected._storage.vals)
+            assert found._storage.buffers == expected._storage.buffers
+
+
+def test_results_of_new_shapes_have_their_types():
+    f = sj.jit(lambda x, y: (x @ y, x.sum(), y * 2, x.T))
+    rng = np.random.default_rng(0)
+    for n, m in [(30, 40), (31, 42), (37, 45), (50, 33), (29, 61)]:
+        x, y = rng.standard_normal((n, m)), rng.standard_normal((m, 4))
+        product, total, doubled, turned = f(x, y)
+        bound = np.finfo(float).eps * 2 * (m + 1)
+        assert (np.abs(np.asarray(product) - x @ y) <= bound * (np.abs(x) @ np.abs(y))).all()
+        assert abs(float(total) - x.sum()) <= np.finfo(float).eps * 2 * x.size * np.abs(x).sum()
+        np.testing.assert_array_equal(np.asarray(doubled), y * 2)
+        np.testing.assert_array_equal(np.asarray(turned), x.T)
+        assert [r.shape for r in (product, total, doubled, turned)] == [(n, 4), (), (m, 4), (m, n)]
+        assert [r.aval.shape for r in (product, total, doubled, turned)] == [(n, 4), (), (m, 4), (m, n)]
