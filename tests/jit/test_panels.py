@@ -127,6 +127,22 @@ def test_panels_stay_in_the_first_cache(monkeypatch):
         np.testing.assert_array_equal(sj.jit(f)(A, H, W).todense(), np.maximum(a @ H @ W, 0))
 
 
+def test_sums_over_what_a_panel_keeps_are_held_in_registers():
+    """A row of a softmax in panels: its largest value and its sum are made in lanes, and stored once."""
+    rng = np.random.default_rng(0)
+    A, a = sparse(rng, 300, 40)
+    H, W = integers(rng, 40, 16), integers(rng, 16, 50)
+    f = lambda A, H, W: sj.nn.softmax((A @ H) @ W / 64, axis=1)  # noqa: E731
+    made = text(f, A, H, W)
+    assert "forall io" in made and made.count("_s[] maximum= ") == made.count("_s[] += ") == 1, made
+    values = a @ H @ W / 64
+    want = np.exp(values - values.max(axis=1, keepdims=True))
+    want /= want.sum(axis=1, keepdims=True)
+    # of the argument of exp, and of the sum
+    bound = np.finfo("f8").eps * (values.max() - values.min() + 2 * values.shape[1])
+    np.testing.assert_allclose(sj.jit(f)(A, H, W).todense(), want, rtol=bound, atol=0)
+
+
 def test_sparse_results_are_in_no_panels():
     rng = np.random.default_rng(0)
     A, a = sparse(rng, 300, 40)

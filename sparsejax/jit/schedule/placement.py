@@ -192,9 +192,11 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
         stmt: cin.Stmt | None = None
         register, cut = None, len(around)
         if number < last or not in_place:
-            if op is not None and target.tensor.policy == "append":
-                register = _register(target, op)
+            if op is not None and number < last and target.indices:
                 cut = 1 + max(k for k, v in enumerate(around) if v in cin.bound_by(p.target))
+                once = cut < len(around) and all(v in target.indices for v in around[start:cut])
+                if target.tensor.policy == "append" or (target.tensor.policy == "dense" and once):
+                    register = _register(target, op)
             stmt = cin.Assign(register or target, op, cin.replaced(rhs, spaces))
         for depth in range(len(around), start - 1, -1):
             if register is not None and depth == cut:
@@ -214,8 +216,8 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
 
 
 def _register(target: cin.Access, op: str) -> cin.Access | None:
-    """Where an entry that is appended once is accumulated; None for blocks, which are accumulated in."""
-    if target.tensor.format.levels[-1].full:
+    """Where an element is accumulated that is made once, in loops of its own; None for appended blocks, which are accumulated in."""
+    if target.tensor.policy == "append" and target.tensor.format.levels[-1].full:
         return None
     identity = operators.get(op).identity(target.dtype)
     name = f"{target.tensor.name}_s"
