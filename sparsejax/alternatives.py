@@ -128,6 +128,7 @@ CHOICES: dict[str, dict[str, str]] = {
     "scatters": {
         "target": "entries of an index array of the target are walked by the rows of the result that they name",
         "read": "by the rows of an operand that another index array names",
+        "sorted": "by these, in copies of what the entries have, made in this order once",
     },
     "sums_inside": {
         "kept": "a sum of products inside of another is kept for some of its loops",

@@ -14,17 +14,18 @@ EPS = np.finfo(np.float32).eps
 
 
 def _slow(order, rows):
-    """The share of touches from the first `rows` on whose row is not among so many before, one by one."""
-    lost = [order[k] not in order[k - rows : k] for k in range(rows, len(order))]
-    return sum(lost) / max(1, len(lost))
+    """The shares of touches from the first `rows` on whose row is not among so many before, one by one: without and with a neighbour among the last."""
+    lost = [k for k in range(rows, len(order)) if order[k] not in order[k - rows : k]]
+    near = [k for k in lost if {order[k] - 1, order[k] + 1} & set(order[max(0, k - reuse.LATELY) : k])]
+    return (len(lost) - len(near)) / (len(order) - rows), len(near) / (len(order) - rows)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 10, 25])
+@pytest.mark.parametrize("rows", [1, 3, 10, 25, 100])
 def test_share_of_rows_that_are_lost(rows):
     """Of one stretch, the second half is asked, touch by touch."""
     rng = np.random.default_rng(rows)
     for _ in range(20):
-        order = rng.integers(0, 3 * rows, 2 * rows)
+        order = rng.integers(0, rng.choice([3, 30]) * rows, 2 * rows)
         assert reuse.missed(order, rows) == pytest.approx(_slow(order.tolist(), rows))
 
 
@@ -56,7 +57,7 @@ def test_both_orders_give_the_sum(text, threads):
             V, read = change(given["V"].astype(float)), change(given["B"].astype(float)[given["K"]])
             terms = {FLAT: "p,pn->pn", GROUPS: "pq,pqn->pn", CUBES: "pm,pn->pmn"}[text]
             np.add.at(made, given["R"], np.einsum(terms, V, read))
-        for choose in ("scatters=target", "scatters=read"):
+        for choose in ("scatters=target", "scatters=read", "scatters=sorted"):
             with sj.config.using(choose=choose, num_threads=threads):
                 run = sj.jit(lambda C, given: sj.insum(text, C=C, **given))
                 found = np.asarray(run(start, given))
@@ -79,3 +80,24 @@ def test_full_rows_are_added_to_in_the_order_of_what_is_read():
         texts.append(str(sj.explain(sj.jit(summed))(R, K, V, B)))
     assert "in the order of what is read" in texts[0]
     assert "in the order of what is read" not in texts[1]
+
+
+def test_copies_in_order_follow_the_arrays_that_are_given():
+    """Copies are remembered with arrays, and made anew where one of them is another; those of what a call makes are not made."""
+    rng = np.random.default_rng(2)
+    R, B = rng.integers(0, 6, 50), rng.standard_normal((9, 40)).astype("f4")
+    V, K = rng.standard_normal((2, 50)).astype("f4"), rng.integers(-9, 9, (2, 50))
+    arrays = [sj.array(v) for v in V], [sj.array(k) for k in K]
+    run = sj.jit(lambda R, K, V, B: sj.insum(FLAT, C=snp.zeros((6, 40), np.float32), R=R, K=K, V=V, B=B))
+    made_anew = sj.jit(lambda R, K, V, B: sj.insum(FLAT, C=snp.zeros((6, 40), np.float32), R=R, K=K, V=V * V, B=B))
+    with sj.config.using(choose="scatters=sorted"):
+        for v, k in [(0, 0), (1, 0), (0, 1), (0, 0), (1, 1), (0, 1)]:
+            for f, weights in ((run, V[v]), (made_anew, V[v] * V[v])):
+                expected, bound = np.zeros((2, 6, 40))
+                terms = weights.astype(float)[:, None] * B[K[k]]
+                np.add.at(expected, R, terms)
+                np.add.at(bound, R, abs(terms))
+                found = np.asarray(f(R, arrays[1][k], arrays[0][v], B))
+                assert (abs(found - expected) <= 60 * EPS * bound).all(), (v, k)
+        texts = [str(sj.explain(f)(R, arrays[1][0], arrays[0][0], B)) for f in (run, made_anew)]
+    assert "in_order" in texts[0]

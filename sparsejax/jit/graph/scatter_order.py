@@ -5,17 +5,23 @@ before:  S = positions(R)                                      rows of the resul
 after:   S = positions(K)                                      rows of B one after the other: each is read once
          out[R[p],j] += V[p] * B[k,j] where S[p,k] is stored
 
+sorted:  R', V', K' = in_order(R, K), in_order(V, K), in_order(K, K);  S' = positions(K')
+         out[R'[p],j] += V'[p] * B[k,j] where S'[p,k] is stored       what the entries have is read one after the other, too
+
 Either order has a row of one array to itself, and those of the other come in any order: how often one comes again soon enough is looked up in the index
 arrays (`cost/reuse`). Where a few rows of a matrix are nearly full, entries by rows read all of B again for each of these, and entries by columns add
 to the same few rows. The price of both is that of the scheduler, with what index arrays tell of its waits.
 
 Legal where a dense result adds up (terms are added in another order), both index arrays are dense and named by the same entries, and nothing else follows
-the rows of the result.
+the rows of the result. Copies, where entries are a vector that calls do not make anew, as is all that they have: less than a line each, else nothing
+of a line is wasted.
+They are remembered with the arrays, and each call is taken to pay its part of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
@@ -25,11 +31,11 @@ from sparsejax.jit.cost.memory import LINE
 from sparsejax.jit.graph import expected, fuse, fuse_reductions, partition
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import of_definition
-from sparsejax.lax.indirect.index_arrays import checked_p, positions_p
+from sparsejax.lax.indirect.index_arrays import checked_p, in_order_p, positions_p
 
-GAIN = 0.8
-"""What the other order may cost, as times what rows of the result one after the other do: waits are samples, and rows that follow each other in memory come
-sooner than others."""
+GAIN = 0.95
+"""What the other order may cost, as times what rows of the result one after the other do: waits are samples.
+Of 25 matrices with 32 and 128 columns `qp_BOYD1_A` costs 0.90 and 0.61 so, every other one 1.13 and more."""
 
 
 @dataclass(frozen=True)
@@ -111,53 +117,123 @@ def _parts(
     named = calls[variables[found.walked.tensor.name]].inputs[0]
     read = variables[found.read.tensor.name]
     assert isinstance(named, Var)
-    by, turned = _turned(step, found, named, read)
-    plain, other = known.schedule(step), None
+    ways = {"read": _turned(step, found, named, read)}
+    if _copied(step, found, known) is not None:
+        ways["sorted"] = _turned(step, found, named, read, copied=True)
+    plain, best = known.schedule(step), 0.0
     rows, columns = (_values(v, calls, observed) for v in (named, read))
-    cheapest, text = "target", ""
+    cheapest, texts = "target", dict.fromkeys(ways, "")
     if plain is not None and rows is not None and columns is not None:
-        there = known.copy()
-        there.add(by)
-        other = there.schedule(turned)
-    if plain is not None and other is not None and rows is not None and columns is not None:
         here, out = machine.current(), step.output.aval
         row, targets = out.size / out.shape[0] * out.dtype.itemsize, rows.vals
         if columns.vals.size > targets.size:
             targets = targets.repeat(columns.vals.size // targets.size)
         first = plain.cost.loops + plain.cost.output + reuse.waits(columns.vals, targets, row, here)
         first += out.size * out.dtype.itemsize / LINE * sum(here.fill)  # written once
-        second = other.cost.loops + other.cost.output + reuse.waits(targets, columns.vals, row, here, written=True)
-        second += len(targets) * row / 8 * here.lane  # added to memory, not to registers
-        second += found.led.tensor.shape[0] * row / LINE * sum(here.stream)  # read once
-        cheapest = "read" if second < GAIN * first else "target"
-        text = f"entries in the order of what is read: cost {second:.4g}, by rows of the result {first:.4g}"
-    if choices.pick("scatters", ("target", "read"), cheapest) == "target":
+        waits = reuse.waits(targets, columns.vals, row, here, written=True)
+        waits += len(targets) * row / 8 * here.lane  # added to memory, not to registers
+        waits += found.led.tensor.shape[0] * row / LINE * sum(here.stream)  # read once
+        sizes = _copied(step, found, known) or {}
+        first += sum(reuse.carried(targets, n, here) for n in sizes.values())
+        gathered = sum(reuse.carried(columns.vals, n, here) for n in sizes.values())
+        streamed = len(targets) * sum(sizes.values()) / LINE * sum(here.stream)
+        once = (gathered + len(targets) * sum(sizes.values()) / LINE * sum(here.fill)) / here.calls
+        best = GAIN * first
+        for way, made in ways.items():
+            there = known.copy()
+            for call in made[:-1]:
+                there.add(call)
+            assert isinstance(made[-1], partition.KernelStep)
+            other = there.schedule(made[-1])
+            if other is None:
+                continue
+            second = other.cost.loops + other.cost.output + waits + (streamed + once if way == "sorted" else gathered)
+            cheapest, best = (way, second) if second < best else (cheapest, best)
+            texts[way] = f"entries in the order of what is read: cost {second:.4g}, by rows of the result {first:.4g}"
+    taken = choices.pick("scatters", ("target", *ways), cheapest)
+    if taken == "target":
         return None
-    return [by, replace(turned, priced=(*step.priced, text))]
+    *before, turned = ways[taken]
+    assert isinstance(turned, partition.KernelStep)
+    return [*before, replace(turned, priced=(*step.priced, texts[taken]))]
+
+
+def _copied(step: partition.KernelStep, found: Scatter, known: expected.Known) -> dict[str, int] | None:
+    """The tensors whose rows are those of the entries, with the bytes of a row; None where these are no vector, or some cannot be copied in another order."""
+    (entry, *rest), variables = (
+        found.walked.indices[:-1],
+        dict(zip((t.name for t in step.nest.inputs), step.arguments, strict=True)),
+    )
+    if rest or found.walked.tensor.format.is_dense:
+        return None
+    made = dict[str, int]()
+    for access in (a for read in step.nest.reads if read != found.walked for a in _accesses(read)):
+        tensor = access.tensor
+        if entry not in access.indices:
+            continue
+        if access.indices.index(entry) or access.indices.count(entry) > 1 or not tensor.format.is_dense:
+            return None
+        size = tensor.dtype.itemsize * math.prod(n for n in tensor.shape[1:] if type(n) is int)
+        ordered = tensor.format.order == tuple(range(len(tensor.shape)))
+        if not ordered or size >= LINE or not all(type(n) is int for n in tensor.shape):
+            return None
+        made[tensor.name] = size
+    return None if any(variables[n] in known.made for n in made) else made
+
+
+def _accesses(access: cin.Access) -> Iterator[cin.Access]:
+    """An access, and those that are indices in it."""
+    yield access
+    for index in access.indices:
+        if isinstance(index, cin.Access):
+            yield from _accesses(index)
 
 
 def _turned(
-    step: partition.KernelStep, found: Scatter, named: Var, read: Var
-) -> tuple[partition.CallStep, partition.KernelStep]:
-    """The steps in the order of what is read."""
+    step: partition.KernelStep, found: Scatter, named: Var, read: Var, copied: bool = False
+) -> list[partition.Step]:
+    """The steps in the order of what is read, the kernel last; `copied`: with what the entries have in this order."""
     variables: dict[str, Var] = {}
     nest = fuse_reductions.named(step, variables, "s")
     number = dict(zip(step.nest.reads, nest.reads, strict=True))
     walked, led = number[found.walked], number[found.led]
     (index,) = (ix for ix in led.indices if isinstance(ix, cin.Access))
-    extent = led.tensor.shape[0]
-    made = Var(positions_p.typing(read.aval, extent=extent, by_target=True, sparse_rows=False, drop=False))
+    extent, copies = led.tensor.shape[0], dict[Var, Var]()
+    before: list[partition.Step] = []
+
+    def in_order(var: Var) -> Var:
+        if not copied:
+            return var
+        if var not in copies:
+            inputs = (var, read)
+            copies[var] = Var(in_order_p.typing(*(v.aval for v in inputs), extent=extent))
+            before.append(partition.CallStep(Eqn(in_order_p, inputs, (("extent", extent),), (copies[var],))))
+        return copies[var]
+
+    def moved(access: cin.Access) -> cin.Access:
+        indices = tuple(moved(ix) if isinstance(ix, cin.Access) else ix for ix in access.indices)
+        if not copied or index.indices[0] not in access.indices:
+            return cin.Access(access.tensor, indices)
+        own = in_order(variables[access.tensor.name])
+        name = f"{access.tensor.name}.s"
+        variables[name] = own
+        return cin.Access(access.tensor._replace(name=name), indices)
+
+    by = in_order(read)
+    made = Var(positions_p.typing(by.aval, extent=extent, by_target=True, sparse_rows=False, drop=False))
     params = (("extent", extent), ("by_target", True), ("sparse_rows", False), ("drop", False))
-    by = partition.CallStep(Eqn(positions_p, (read,), params, (made,)))
-    variables |= {"sorted": made, "named": named}
+    before.append(partition.CallStep(Eqn(positions_p, (by,), params, (made,))))
+    variables |= {"sorted": made, "named": in_order(named)}
     var = cin.IndexVar("s.read")
     sorted_by = cin.Access(fuse.tensor_of("sorted", made.aval), (*index.indices, var))
     row = cin.Access(fuse.tensor_of("named", named.aval), walked.indices[:-1])
     (producer,) = nest.producers
-    value = cin.substitute(producer.rhs, {walked: sorted_by, led: cin.Access(led.tensor, (var, *led.indices[1:]))})
+    own: dict[cin.Access, cin.Expr] = {a: moved(a) for a in nest.reads if a not in (walked, led)}
+    own |= {walked: sorted_by, led: cin.Access(led.tensor, (var, *led.indices[1:]))}
+    value = cin.substitute(producer.rhs, own)
     indices = tuple(row if ix == walked.indices[-1] else ix for ix in nest.indices)
     whole = of_definition(nest.output, cin.Definition(indices, producer.op, value))
-    return by, fuse.canonical(whole, step.output, variables)
+    return [*before, fuse.canonical(whole, step.output, variables)]
 
 
 def _values(var: Var, calls: Mapping[Var, Eqn], observed: Mapping[Var, Storage]) -> Storage | None:

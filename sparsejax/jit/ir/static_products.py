@@ -44,7 +44,7 @@ ONCE, EACH = 20_000, 200
 compilation (20 ms, and 0.2 ms for a line). Instructions are taken for a nanosecond each."""
 
 WORTH = 0.95
-"""Entries take different steps where these take so many of the multiplications: a twentieth is what another pass over the result costs."""
+"""Entries take different steps where these take so many of the multiplications: a choice, not measured, as parts add to the same result in turns."""
 
 Values = tuple[int, ...]
 """Values of fixed variables."""

@@ -1,6 +1,7 @@
 """Arrays of integers as indices: checked before a kernel reads them, and turned round where a kernel walks the rows that they name.
 
 checked     X with every coordinate that is read in [0, extent): kernels read it as it is
+in_order    V with its rows in the order of what X names
 pairs       true at (X[p], Z[p], p): the entries of two index arrays of one axis, sorted by what they name
 positions   true at (p, X[p]), or with `drop` where that is within bounds: with its last axis stored first, the entries of X sorted by what they name
 """
@@ -152,3 +153,26 @@ def pairs(x: Any, z: Any, extents: tuple[int, int]) -> Any:
            [1, 0, 0]])
     """
     return pairs_p.bind(x, z, extents=extents)
+
+
+# -------------------------------------------------------------------------------------------------------- in order
+
+in_order_p = Primitive(
+    "in_order",
+    typing=lambda x, by, extent: x.strong(),
+    reference=lambda x, by, extent: np.asarray(x)[np.argsort(np.asarray(by), kind="stable")],
+    call=lambda x, by, out_aval, extent: index_arrays.in_order(x, by, extent),
+    jvp=lambda primals, tangents, out, **params: None,
+    remembered=True,
+    describe=lambda extent: f"{extent}",
+)
+
+
+def in_order(x: Any, by: Any, extent: int) -> Any:
+    """The rows of a dense array in the order of what a dense vector with values in [0, extent) names: where it names the same, as they were.
+    O(entries), remembered with `x` for the last such vector.
+
+    >>> in_order(np.array([5, 6, 7]), np.array([2, 0, 2]), 3)
+    array([6, 5, 7])
+    """
+    return in_order_p.bind(x, by, extent=extent)

@@ -66,7 +66,8 @@ ROWS = 4
 """Rows of a sparse target for each entry of an index array, up to which all of them are visited."""
 TILE, NEAR = 4, 512
 """Rows of a register tile: an entry that has as many of its own shares what it reads with these, and gains nothing from others that name the same where its
-block has so many bytes at most (`column_panels.NEAR`): 8 x 8, float32, sorted once, takes 0.9 of the time, 32 x 32 1.2."""
+block has so many bytes at most (`column_panels.NEAR`): 8 x 8, float32, sorted once, took 0.88 to 0.91 of the time, 32 x 32 1.22 (one run, other programs
+beside it)."""
 
 # --------------------------------------------------------------------------------------------------------- indirect
 

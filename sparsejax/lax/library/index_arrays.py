@@ -195,6 +195,21 @@ def pairs(x: Storage, z: Storage, shape: tuple[int, ...], format: Format) -> Sto
     return known[1]
 
 
+def in_order(x: Storage, by: Storage, extent: int) -> Storage:
+    """The rows of a dense array, stored in order, in the stable order of a dense vector with values in [0, extent). The last one is remembered
+    with `x`, the order with `by`. O(entries), once."""
+    if "order" not in by.cache:
+        by.cache["order"] = ordering.sort_order([by.vals.astype(passes.crd_dtype(extent), copy=False)], [extent])
+    order = by.cache["order"]
+    if order is None:
+        return x
+    known: tuple[Storage, Storage] | None = x.cache.get("in order")
+    if known is None or known[0] is not by:
+        vals = x.vals.reshape(x.shape).take(order, axis=0).reshape(x.vals.shape)
+        known = x.cache["in order"] = by, x.with_values(vals, x.fill_value)
+    return known[1]
+
+
 def _turned(x: Storage, shape: tuple[int, ...], format: Format) -> Storage:
     """A vector's positions by rows: counted, and listed in order."""
     rows = x.vals.astype(passes.crd_dtype(shape[1]), copy=False)
