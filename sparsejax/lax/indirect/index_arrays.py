@@ -173,6 +173,6 @@ def in_order(x: Any, by: Any, extent: int) -> Any:
     O(entries), remembered with `x` for the last such vector.
 
     >>> in_order(np.array([5, 6, 7]), np.array([2, 0, 2]), 3)
-    array([6, 5, 7])
+    Array([6, 5, 7], dtype=int64)
     """
     return in_order_p.bind(x, by, extent=extent)
