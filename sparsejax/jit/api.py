@@ -378,8 +378,11 @@ class JitFunction(Generic[Result]):
             x if isinstance(x, _TYPED) or trace.is_traced(x) else as_leaf(x, args, kwargs, self._function)
             for x in leaves
         ]
-        key = (signature.structure(tree), statics, tuple(x.aval for x in known))
-        traced = self._cache.get(key) or self._trace_once(key, known, args, kwargs)
+        avals = tuple([x.aval for x in known])
+        key = (signature.structure(tree), statics, avals)
+        plain = not kwargs and trace.current() is None
+        traced = self._cache.get(key) or (signature.called(self._cache, args, leaves, avals) if plain else None)
+        traced = traced or self._trace_once(key, known, args, kwargs)
         return Traced(Call(traced, known, tree, tuple(n for n, _ in self._donated_leaves(args, kwargs))))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:

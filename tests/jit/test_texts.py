@@ -9,6 +9,8 @@ import sparsejax.numpy as snp
 from sparsejax import lax
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.backend.pretty import LONG, PrettyBuilder
+from sparsejax.jit.runtime.kernels import KernelRunner
+from tests.fuzz import engine
 
 STAGES = ["jaxpr", "plan", "cin", "loops", "llvm", "asm"]
 A = sp.random_array((6, 7), density=0.4, format="csr", random_state=np.random.default_rng(0))
@@ -72,3 +74,34 @@ def test_text_is_linear_in_the_program():
         name, _, expression = line.partition(" = ")
         value[name.strip()] = eval(expression, {}, value)
     assert eval(text.splitlines()[-1].partition(": ")[2], {}, value) == 2**200
+
+
+def test_texts_after_a_call_are_those_of_the_call_and_plan_nothing(monkeypatch):
+    square = sj.array(np.eye(30) + np.eye(30, k=2), format="csr")
+    dense, vector = sj.array(np.ones((30, 8))), sj.array(np.ones(30))
+    scheduled, schedule = [], KernelRunner.schedule
+    monkeypatch.setattr(KernelRunner, "schedule", lambda *a: scheduled.append(a) or schedule(*a))
+    for function, given in (
+        (lambda a, b: snp.maximum(a @ b, 0), (square, dense)),
+        (lambda a, x: a / (a @ x)[:, None], (square, vector)),
+    ):
+        stages = [s for s in STAGES if s != "asm"]
+        fresh = [sj.jit(function).lower(*given).as_text(s) for s in stages]
+        with engine.quick():
+            f = sj.jit(function)
+            f(*given)
+            assert scheduled
+            scheduled.clear()
+            assert [f.lower(*given).as_text(s) for s in stages] == fresh
+            assert not scheduled
+            with sj.config.using(workspace="hash"):
+                assert f.lower(*given).as_text("cin")
+            assert scheduled
+
+
+def test_texts_of_a_shape_that_an_earlier_trace_serves_are_those_of_its_own():
+    f, alone = (sj.jit(lambda A, x: A @ x + A.shape[0]) for _ in range(2))
+    for n in (5, 6, 7, 8):
+        A, x = sj.array(np.eye(n), format="csr"), sj.array(np.ones(n))
+        f(A, x)
+        assert f.lower(A, x).as_text("jaxpr") == alone.lower(A, x).as_text("jaxpr")

@@ -143,7 +143,7 @@ def _kernel(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> Step:
     given = runner.step.nest.inputs
     exact = runner.observe_exactly(inputs)
     known = runner.known(exact)
-    schedule, program = runner.schedule(runner.observe(inputs))
+    schedule, program = runner.scheduled(runner.observe(inputs))
     nest, known = runner.looped(schedule, known)
     sampled = sampling.entries(runner.step.nest, inputs)
     output = forecast.output_bytes(nest, known, sampled)

@@ -110,7 +110,7 @@ def part_of(
 
 
 def _kernel_text(step: KernelRunner, observed: Observed, stage: str) -> str:
-    schedule, program = step.schedule(observed)
+    schedule, program = step.scheduled(observed)
     if stage == "plan":
         return _plan_text(step, schedule, program)
     if stage == "cin":

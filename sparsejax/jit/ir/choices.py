@@ -92,12 +92,16 @@ def pick(choice: str, legal: Sequence[str] | Callable[[], Sequence[str]], cheape
         heard.update({(choice, way): None for way in (legal() if callable(legal) else legal) if way != cheapest})
     if free():
         seed, wanted = config.choosing()
-        ways = list(legal() if callable(legal) else legal)
-        assert cheapest in ways, f"{cheapest} is not legal for {choice}: {ways}"
-        if choice in wanted:
-            taken = wanted[choice] if wanted[choice] in ways else cheapest
-        elif seed is not None and (source := _source.get()) is not None:
-            taken = source.choice(ways)
+        source = None if seed is None else _source.get()
+        if (
+            choice in wanted or source is not None
+        ):  # else nobody asks for another, and finding out what is legal takes planning
+            ways = list(legal() if callable(legal) else legal)
+            assert cheapest in ways, f"{cheapest} is not legal for {choice}: {ways}"
+            if choice in wanted:
+                taken = wanted[choice] if wanted[choice] in ways else cheapest
+            elif source is not None:
+                taken = source.choice(ways)
     assert taken in CHOICES[choice], f"{taken} is no alternative of {choice}"
     TAKEN[choice, taken] += 1
     return taken

@@ -15,6 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sparsejax import config
+from sparsejax.cached import Recent
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
 from sparsejax.errors import FormatError, ScheduleError
@@ -38,9 +39,13 @@ Observed = tuple[tuple[Any, ...], ...]
 """Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
 be known."""
 
+Made = tuple[schedules.Schedule, Program]
+
 Into = Callable[[Sequence[int]], tuple[NDArray[Any], bool] | None]
 """Memory for the result of a kernel, and whether it may be cleared, given the inputs, by position, that the result may overwrite."""
 
+_latest: Recent[Any, tuple[weakref.ref[Any], Made]] = Recent(32)
+"""What kernels were last planned as, with those kernels: who asks for a text after a call asks for this."""
 
 turn = threading.RLock()
 """Held while something is planned, so that threads do not plan the same thing at the same time; and while the process forks, so
@@ -425,7 +430,7 @@ class KernelRunner:
 
     def _recipe(self, observed: Observed, constants: Numbers | None, order: replan.Order = ()) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
-        schedule, program = self.schedule(observed, order)
+        schedule, program = self._noted(observed, order, self.schedule(observed, order))
         bounded = self.nest.bounded
         text = pipeline.text_of(program, constants)
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
@@ -460,7 +465,21 @@ class KernelRunner:
         points, met = observed[-1] if self.meeting else (None, None)
         return statistics.Facts(found, couplings, points, met, self._fresh, self._same)
 
-    def schedule(self, observed: Observed, order: replan.Order = ()) -> tuple[schedules.Schedule, Program]:
+    def scheduled(self, observed: Observed) -> Made:
+        """`schedule`, or what it made of the same a short while ago."""
+        known = _latest.get(self._asked(observed, ()))
+        return (
+            self._noted(observed, (), self.schedule(observed)) if known is None or known[0]() is not self else known[1]
+        )
+
+    def _noted(self, observed: Observed, order: replan.Order, made: Made) -> Made:
+        _latest.put(self._asked(observed, order), (weakref.ref(self), made))
+        return made
+
+    def _asked(self, observed: Observed, order: replan.Order) -> tuple[Any, ...]:
+        return id(self), config.planning(), machine.current(), observed, order
+
+    def schedule(self, observed: Observed, order: replan.Order = ()) -> Made:
         """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
         known = self.known(observed)
         schedule = pipeline.static_schedule(self.nest) or pipeline.schedule_of(self.plain, known, order)

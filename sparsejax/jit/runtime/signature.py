@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,15 @@ def structured(key: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """What a signature has in common with those that differ in extents alone, and all extents."""
     avals: Sequence[Aval] = key if not key or isinstance(key[0], Aval) else key[-1]
     return structure_of(key, avals), tuple([n for a in avals for n in a.shape])
+
+
+def called(
+    cache: Mapping[Any, Signature], args: Sequence[Any], leaves: Sequence[Any], avals: tuple[Aval, ...]
+) -> Signature | None:
+    """The signature that a call of arrays by position left behind, if it was traced for these very extents: what it planned is known then."""
+    plain = len(leaves) == len(args) and all(x is a for x, a in zip(leaves, args, strict=True))
+    found = cache.get(avals) if plain else None
+    return None if found is None or "planned" in found.closed.cache else found
 
 
 def axes(paths: Sequence[str], avals: Sequence[Aval]) -> list[str]:
