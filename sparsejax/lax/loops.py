@@ -23,7 +23,7 @@ from sparsejax.formats.parts import stacking
 from sparsejax.formats.structural import same_bits
 from sparsejax.lax.control import cond_p, plain, scan_p, while_p
 from sparsejax.lax.elementwise import convert_element_type, elementwise, strong
-from sparsejax.lax.structural import convert_format
+from sparsejax.lax.structural import convert_format, refill
 from sparsejax.transforms import staging
 
 # -------------------------------------------------------------------------------------------------- traced functions
@@ -86,7 +86,8 @@ class Mismatch(Exception):
 
 
 def fit(value: Any, aval: Aval) -> Any:
-    """`value` with the type `aval`, but for weak types: converted to its format. Mismatch where shape, dtype or fill differ."""
+    """`value` with the type `aval`, but for weak types: converted to its format, over its fill where that is an equal number (-0.0 and 0.0). Mismatch
+    where shape, dtype or fill differ."""
     found: Aval = value.aval
     if found.shape != aval.shape:
         raise Mismatch(f"has shape {found.shape} instead of {aval.shape}", "return an array of that shape")
@@ -98,12 +99,14 @@ def fit(value: Any, aval: Aval) -> Any:
         value = convert_element_type(value, aval.dtype)
     if not aval.format.is_dense:
         fill = aval.dtype.type(0) if found.format.is_dense else value.fill_value
-        if not same_bits(fill, aval.fill_value):
+        if fill != aval.fill_value and not same_bits(fill, aval.fill_value):
             raise Mismatch(
                 f"has fill {fill} instead of {aval.fill_value}",
                 "give both the same fill with sparsejax.lax.refill, or make one dense with .asformat('dense')",
             )
     value = convert_format(value, aval.format)
+    if not aval.format.is_dense and not same_bits(value.fill_value, aval.fill_value):
+        value = refill(value, aval.fill_value)
     return strong(value) if value.aval.weak_type and not aval.weak_type else value
 
 
