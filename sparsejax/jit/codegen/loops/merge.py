@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import register_tiles
 from sparsejax.jit.codegen.environment import Cursor, Strip
-from sparsejax.jit.codegen.loops import prefetch
+from sparsejax.jit.codegen.loops import held, prefetch
 from sparsejax.jit.codegen.loops.counted import Ranges
 from sparsejax.jit.codegen.loops.walker import END, Loop, Walker
 from sparsejax.jit.cost.machine import UNEVEN
@@ -31,8 +31,15 @@ def entries(loop: Loop, key: Leaders, walker: Walker) -> None:
     if walker.side_by_side:
         if loop.plan.prefetch:  # no pass of LLVM moves a load out of a loop that fetches
             walker.last = prefetch.last_place(loop, walker)
-        with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:
-            at_entry(loop, key, walker, place)
+        same = held.of(loop, key)
+        if same:
+            with b.if_(b.lt(segment.lo, segment.hi)):
+                inside = held.inside(loop, key, same)
+                with b.for_(segment.lo, segment.hi, "p", some=True) as place:
+                    at_entry(inside, key, walker, place)
+        else:
+            with loop.room(b.sub(segment.hi, segment.lo)), b.for_(segment.lo, segment.hi, "p") as place:
+                at_entry(loop, key, walker, place)
         walker.last = None
         return
     present = b.var("p", segment.lo)
