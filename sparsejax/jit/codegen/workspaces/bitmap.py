@@ -15,9 +15,10 @@ once as in Langdale, Lemire, "Parsing gigabytes of JSON per second" (2019), sect
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
 
@@ -31,6 +32,9 @@ from sparsejax.jit.cost.workspace_price import FEW, LANES, MANY, RANKED
 from sparsejax.jit.ir import cin
 
 WORD = 6  # log2 of LANES
+TOGETHER = 4
+"""Words of marks that are looked at before one is counted off: all are empty where few keys were inserted, as in rounds of a long loop, and hardly ever where
+keys are many, so that the branch is foreseen."""
 
 
 class Bitmap(Workspace):
@@ -64,7 +68,9 @@ class Bitmap(Workspace):
         self._size = size
         blocks = b.named("blocks", b.binary("lshr", b.add(size, LANES - 1), b.i64(WORD)))
         self._groups = b.named("groups", b.binary("lshr", b.add(blocks, LANES - 1), b.i64(WORD)))
-        self._marks, self._block_marks, self._group_marks = self._allocate(b, [size, blocks, self._groups], 1)
+        self._marks, self._block_marks, self._group_marks = self._allocate(
+            b, [b.add(size, TOGETHER * LANES), blocks, self._groups], 1
+        )
         key, some = 4 if self._narrow else 8, b.i64(RANKED)
         self._list, self._found, self._keys, self._ranks = self._allocate(b, [size, blocks, some, some], key, False)
 
@@ -153,17 +159,17 @@ class Bitmap(Workspace):
 
     def _walk_marks(self, b: Builder) -> None:
         b.set(self.count, b.i64(0))
-        with _vectors(b, self._size, LANES) as k:
-            bits = self._look(b, self._marks, k)
-            with b.if_(b.ne(bits, 0)):  # many are empty where few were inserted, as in rounds of a long loop
-                b.store(self._marks, k, b.splat(b.const("i8", 0), LANES))
-                kept = self._kept(b, bits, k)
-                with nullcontext() if kept is bits else b.if_(b.ne(kept, 0)):
-                    self._count_off(b, kept, k, self._list, self.count, 4)
+        with _vectors(b, self._size, TOGETHER * LANES) as first:
+            places = [b.add(first, n * LANES) for n in range(TOGETHER)]
+            words = [self._look(b, self._marks, k) for k in places]
+            with b.if_(b.ne(functools.reduce(functools.partial(b.binary, "or"), words), 0)):
+                for k, bits in zip(places, words, strict=True):
+                    b.store(self._marks, k, b.splat(b.const("i8", 0), LANES))
+                    self._list_marked(b, bits, k)
 
-    def _kept(self, b: Builder, bits: Val, first: Val) -> Val:
-        """Those of the marks from `first` on that are entries."""
-        return bits
+    def _list_marked(self, b: Builder, bits: Val, first: Val) -> None:
+        """Append the keys of the marks from `first` on that are entries; where there is no mark, `first` may be outside."""
+        self._count_off(b, bits, first, self._list, self.count, 4)
 
     def _walk_groups(self, b: Builder) -> None:
         one = b.const("i8", 1)

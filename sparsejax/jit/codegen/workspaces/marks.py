@@ -46,10 +46,17 @@ class Marks(Bitmap):
         self.sieve: Sieve | None = None
         """What tells which entries are kept of all that were inserted."""
 
-    def _kept(self, b: Builder, bits: Val, first: Val) -> Val:
-        sieve = self.sieve
-        if sieve is None:
-            return bits
+    def _list_marked(self, b: Builder, bits: Val, first: Val) -> None:
+        if self.sieve is None:
+            super()._list_marked(b, bits, first)
+            return
+        with b.if_(b.ne(bits, 0)):
+            kept = self._kept(b, self.sieve, bits, first)
+            with b.if_(b.ne(kept, 0)):
+                super()._list_marked(b, kept, first)
+
+    def _kept(self, b: Builder, sieve: Sieve, bits: Val, first: Val) -> Val:
+        """Those of the marks from `first` on that are entries."""
         kept, end = b.var("kept", b.i64(0)), b.add(first, LANES)
 
         def last() -> None:
