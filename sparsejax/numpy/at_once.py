@@ -206,7 +206,9 @@ def updated(
         result = written.added(x._storage, columns, values.reshape(-1), aval.format)
         return None if result is None else made(result, aval)
     aval = _written(x.aval)
-    return made(written.written(x._storage, columns, values.reshape(-1), aval.format), aval)
+    box = not vectors and all(chosen.step > 0 for chosen in ranges)
+    along = [d for d, chosen in enumerate(ranges) if len(chosen) > 1] if box else None
+    return made(written.written(x._storage, columns, values.reshape(-1), aval.format, along), aval)
 
 
 @functools.lru_cache(maxsize=1024)

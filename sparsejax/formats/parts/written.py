@@ -22,10 +22,12 @@ from sparsejax.formats.passes import Array
 from sparsejax.formats.storage import Storage
 
 
-def written(storage: Storage, columns: Sequence[Array], vals: Array, format: Format) -> Storage:
+def written(
+    storage: Storage, columns: Sequence[Array], vals: Array, format: Format, along: Sequence[int] | None = None
+) -> Storage:
     """The array in `format` with `vals`, of its dtype, at the coordinates `columns`, one vector of int64 for every dimension; of several at
     one place, the last. O(places) searches and a copy of the buffers where rows list their columns or all places are stored; else linear
-    in the entries with a large factor.
+    in the entries with a large factor. Places that are in a box, each once, come with the dimensions `along` which they increase, outermost first.
 
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
     >>> convert.to_dense(written(A, [np.array([1, 1]), np.array([0, 1])], np.array([7.0, 8.0]), A.format))
@@ -41,7 +43,9 @@ def written(storage: Storage, columns: Sequence[Array], vals: Array, format: For
                 return _inserted(storage, place, vals)
             here = np.array([at])
         elif listed is not None and math.prod(storage.shape) < 2**63:
-            return _merged(storage, *_last(columns, vals, storage, listed), add=False)
+            in_order = along is not None and [d for d in listed if d in along] == list(along)
+            places = (columns, vals) if in_order else _last(columns, vals, storage, listed)
+            return _merged(storage, *places, add=False)
         else:
             found = located.positions(storage, columns)
             here = np.array([-1]) if found is None else found
