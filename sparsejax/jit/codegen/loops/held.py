@@ -8,9 +8,9 @@
       for p in lo .. hi:
         y[crd[p]] += vals[p] * t
 
-Nothing is read for an empty segment. Sums into workspaces stay as they are: a product of sparse matrices took a tenth longer in the one run that was made. Legal where an
-access is of an operand, which no kernel that accumulates writes, is stored for certain, does not depend on the loop's variable, and is no entry of an
-index array by which something else is read.
+Nothing is read for an empty segment. Sums into workspaces stay as they are: a product of sparse matrices took a tenth longer in the one run that was made.
+Legal where an access is of an operand, which no kernel that accumulates writes, is stored for certain, does not depend on the loop's variable, and is no
+entry of an index array by which something else is read.
 """
 
 from __future__ import annotations
