@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats.storage import Storage
@@ -35,7 +36,7 @@ from sparsejax.lax.indirect.index_arrays import checked_p, in_order_p, positions
 
 GAIN = 0.95
 """What the other order may cost, as times what rows of the result one after the other do: waits are samples.
-Of 25 matrices with 32 and 128 columns `qp_BOYD1_A` costs 0.90 and 0.61 so, every other one 1.13 and more."""
+Of 28 matrices of 50,000 entries and more, with 32 and 128 columns, `qp_BOYD1_A` costs 0.90 and 0.62 so, every other one 1.13 and more."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,7 @@ def _scatter(step: partition.KernelStep, calls: Mapping[Var, Eqn]) -> Scatter | 
     row, entry = walked.indices[-1], walked.indices[:-1]
     if not entry or not made.inputs[0].aval.format.is_dense or list(nest.indices).count(row) != 1:
         return None
-    if any(row in cin.bound_by(a) for a in nest.reads if a != walked) or not all(
-        isinstance(ix, cin.IndexVar) for ix in (*entry, *nest.indices)
-    ):
+    if any(row in cin.bound_by(a) for a in nest.reads if a != walked) or not cin.are_variables((*entry, *nest.indices)):
         return None
     if any(v in cin.bound_by(cin.Access(nest.output, nest.indices)) for v in entry):
         return None
@@ -99,7 +98,7 @@ def _scatter(step: partition.KernelStep, calls: Mapping[Var, Eqn]) -> Scatter | 
         if (
             named[0].tensor.format.is_dense
             and own[: len(entry)] == entry
-            and all(n == 1 or isinstance(ix, cin.IndexVar) for ix, n in zip(own, named[0].tensor.shape, strict=True))
+            and all(n == 1 or cin.follows(ix) is not None for ix, n in zip(own, named[0].tensor.shape, strict=True))
         ):
             found.append((named[0], a))
     if len(found) != 1 or nest.indices[0] != row:
@@ -120,50 +119,68 @@ def _parts(
     ways = {"read": _turned(step, found, named, read)}
     if _copied(step, found, known) is not None:
         ways["sorted"] = _turned(step, found, named, read, copied=True)
-    plain, best = known.schedule(step), 0.0
     rows, columns = (_values(v, calls, observed) for v in (named, read))
-    cheapest, texts = "target", dict.fromkeys(ways, "")
-    if plain is not None and rows is not None and columns is not None:
-        here, out = machine.current(), step.output.aval
-        row, targets = out.size / out.shape[0] * out.dtype.itemsize, rows.vals
-        if columns.vals.size > targets.size:
-            targets = targets.repeat(columns.vals.size // targets.size)
-        first = plain.cost.loops + plain.cost.output + reuse.waits(columns.vals, targets, row, here)
-        first += out.size * out.dtype.itemsize / LINE * sum(here.fill)  # written once
-        waits = reuse.waits(targets, columns.vals, row, here, written=True)
-        waits += len(targets) * row / 8 * here.lane  # added to memory, not to registers
-        waits += found.led.tensor.shape[0] * row / LINE * sum(here.stream)  # read once
-        sizes = _copied(step, found, known) or {}
-        first += sum(reuse.carried(targets, n, here) for n in sizes.values())
-        gathered = sum(reuse.carried(columns.vals, n, here) for n in sizes.values())
-        streamed = len(targets) * sum(sizes.values()) / LINE * sum(here.stream)
-        once = (gathered + len(targets) * sum(sizes.values()) / LINE * sum(here.fill)) / here.calls
-        best = GAIN * first
-        for way, made in ways.items():
-            there = known.copy()
-            for call in made[:-1]:
-                there.add(call)
-            assert isinstance(made[-1], partition.KernelStep)
-            other = there.schedule(made[-1])
-            if other is None:
-                continue
-            second = other.cost.loops + other.cost.output + waits + (streamed + once if way == "sorted" else gathered)
-            cheapest, best = (way, second) if second < best else (cheapest, best)
-            texts[way] = f"entries in the order of what is read: cost {second:.4g}, by rows of the result {first:.4g}"
+    prices = {} if rows is None or columns is None else _prices(step, found, known, ways, rows.vals, columns.vals)
+    by_rows = prices.pop("target", math.inf)
+    cheapest = min(prices, key=lambda way: prices[way], default="target")
+    if cheapest != "target" and prices[cheapest] >= GAIN * by_rows:
+        cheapest = "target"
+    texts = {
+        way: f"entries in the order of what is read: cost {price:.4g}, by rows of the result {by_rows:.4g}"
+        for way, price in prices.items()
+    }
     taken = choices.pick("scatters", ("target", *ways), cheapest)
     if taken == "target":
         return None
     *before, turned = ways[taken]
     assert isinstance(turned, partition.KernelStep)
-    return [*before, replace(turned, priced=(*step.priced, texts[taken]))]
+    return [*before, replace(turned, priced=(*step.priced, texts.get(taken, "")))]
+
+
+def _prices(
+    step: partition.KernelStep,
+    found: Scatter,
+    known: expected.Known,
+    ways: Mapping[str, Sequence[partition.Step]],
+    targets: Any,
+    columns: Any,
+) -> dict[str, float]:
+    """Nanoseconds by rows of the result (`target`), and of each other way, with waits for rows that index arrays name; nothing where none is scheduled."""
+    plain = known.schedule(step)
+    if plain is None:
+        return {}
+    here, out = machine.current(), step.output.aval
+    row = out.size / out.shape[0] * out.dtype.itemsize
+    if columns.size > targets.size:
+        targets = targets.repeat(columns.size // targets.size)
+    sizes = _copied(step, found, known) or {}
+    bytes_of_entry = sum(sizes.values())
+    gathered = sum(reuse.carried(columns, n, here) for n in sizes.values())
+    by_rows = plain.cost.loops + plain.cost.output + reuse.waits(columns, targets, row, here)
+    by_rows += out.size * out.dtype.itemsize / LINE * sum(here.fill)  # written once
+    by_rows += sum(reuse.carried(targets, n, here) for n in sizes.values())
+    waits = reuse.waits(targets, columns, row, here, written=True)
+    waits += len(targets) * row / 8 * here.lane  # added to memory, not to registers
+    waits += found.led.tensor.shape[0] * row / LINE * sum(here.stream)  # read once
+    streamed = len(targets) * bytes_of_entry / LINE * sum(here.stream)
+    copying = (gathered + len(targets) * bytes_of_entry / LINE * sum(here.fill)) / here.calls
+    entries = {"read": gathered, "sorted": streamed + copying}
+    prices = {"target": by_rows}
+    for way, steps in ways.items():
+        there = known.copy()
+        for call in steps[:-1]:
+            there.add(call)
+        kernel = steps[-1]
+        assert isinstance(kernel, partition.KernelStep)
+        if (other := there.schedule(kernel)) is not None:
+            prices[way] = other.cost.loops + other.cost.output + waits + entries[way]
+    return prices
 
 
 def _copied(step: partition.KernelStep, found: Scatter, known: expected.Known) -> dict[str, int] | None:
     """The tensors whose rows are those of the entries, with the bytes of a row; None where these are no vector, or some cannot be copied in another order."""
-    (entry, *rest), variables = (
-        found.walked.indices[:-1],
-        dict(zip((t.name for t in step.nest.inputs), step.arguments, strict=True)),
-    )
+    entry, *rest = found.walked.indices[:-1]
+    variables = dict(zip((t.name for t in step.nest.inputs), step.arguments, strict=True))
     if rest or found.walked.tensor.format.is_dense:
         return None
     made = dict[str, int]()

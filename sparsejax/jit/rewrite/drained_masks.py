@@ -78,7 +78,7 @@ def of(stmt: cin.Stmt, tensor: cin.Tensor) -> Mask | None:
     while isinstance(mask, cin.Call) and (mask.op, mask.dtype.kind) in (("logical_not", "b"), ("cast", "b")):
         complement ^= mask.op == "logical_not"
         (mask,) = mask.args
-    if not isinstance(mask, cin.Access) or not isinstance(key, cin.IndexVar) or key.outer is not None:
+    if not isinstance(mask, cin.Access) or (var := cin.follows(key)) is None or var.outer is not None:
         return None
     vector = mask.tensor
     plain = vector.policy is None and vector.constant is None and not vector.inner and vector.stored.is_dense
