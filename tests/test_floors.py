@@ -4,6 +4,7 @@ import ast
 import collections
 import functools
 import graphlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,3 +244,11 @@ def test_the_checker_finds_cycles():
 def test_every_module_has_a_floor():
     with pytest.raises(KeyError):
         floor_of("elsewhere")
+
+
+def test_one_file_asks_whether_an_index_is_a_variable():
+    """All others ask which variable an index follows, or on which it depends (`ir/indices.py`)."""
+    asked = re.compile(r"isinstance\([^()]*(\([^()]*\))?[^()]*\bIndexVar\b")
+    own = ROOT / "jit" / "ir" / "indices.py"
+    assert asked.search(own.read_text())
+    assert [f.name for f in ROOT.rglob("*.py") if f != own and asked.search(f.read_text())] == []
