@@ -42,6 +42,9 @@ def before_read(stmt: cin.Where, tensor: cin.Tensor) -> bool:
     found: list[cin.Access] = []
     if not tensor.format.full or _is_masked(stmt.producer) or not _assignments(stmt.producer, tensor, (), found):
         return False
+    variables = {v for access in found for v in cin.followed(access.indices)}
+    if not over_all(stmt.producer, variables):  # sums inside of the loops lead them, too: where nothing is stored, there is no iteration
+        return False
     made = {access.indices for access in found}
     reads = [a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name]
     writes = [w for w in cin.writes(stmt.consumer) if w.lhs.tensor.name == tensor.name]
@@ -68,7 +71,7 @@ def _assignments(stmt: cin.Stmt, tensor: cin.Tensor, loops: tuple[cin.IndexVar, 
                 return True
             own = [ix for ix in lhs.indices if not isinstance(ix, int)]
             found.append(lhs)
-            return op is None and len(own) == len(loops) and set(own) == set(loops) and over_all(stmt, loops)
+            return op is None and len(own) == len(loops) and set(own) == set(loops)
     return False
 
 
