@@ -43,7 +43,8 @@ def before_read(stmt: cin.Where, tensor: cin.Tensor) -> bool:
     if not tensor.format.full or _is_masked(stmt.producer) or not _assignments(stmt.producer, tensor, (), found):
         return False
     variables = {v for access in found for v in cin.followed(access.indices)}
-    if not over_all(stmt.producer, variables):  # sums inside of the loops lead them, too: where nothing is stored, there is no iteration
+    # sums inside of the loops lead them, too: where nothing is stored, there is no iteration
+    if not over_all(stmt.producer, variables):
         return False
     made = {access.indices for access in found}
     reads = [a for a in cin.accesses(stmt.consumer) if a.tensor.name == tensor.name]
