@@ -11,6 +11,7 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.jit.ir import cin, operators
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
@@ -94,12 +95,14 @@ def _reduce(kind: str, x: Any, axes: tuple[int, ...], dtype: np.dtype[Any], coun
     else:
         stored_count = reduce_p.bind(pattern(x, np.int64), kind="sum", axes=axes, dtype=np.dtype(np.int64))
     if kind == "prod" and fill == 0:  # zero, even if the product of the others overflows
-        absent = elementwise("greater", elementwise("subtract", min(count, MOST), stored_count), 0)
+        absent = _lacking(count, stored_count)
         zero: Any = dtype.type(0)
         if dtype.kind in "fc":
             undefined = dtype.type(math.nan if dtype.kind == "f" else complex(math.nan, math.nan))
             zero = where(reduce("all", elementwise("isfinite", x), axes), zero, undefined)
         return where(absent, zero, stored)
+    if kind in ("sum", "prod") and not stored_count.format.is_dense:
+        count = int(count)  # what is not stored depends on it, so that it is part of the type
     rest = _filled(kind, fill, count, stored_count, dtype)
     if (
         kind not in ("sum", "prod") and len(axes) == x.ndim and count <= MOST
@@ -109,11 +112,15 @@ def _reduce(kind: str, x: Any, axes: tuple[int, ...], dtype: np.dtype[Any], coun
         return convert_element_type(elementwise(op.name, stored, other), dtype)
     combined = convert_element_type(elementwise(op.name, stored, rest), dtype)
     # beyond 2^63 elements some are not stored, whatever memory holds
-    return (
-        combined
-        if count > MOST
-        else where(elementwise("greater", elementwise("subtract", count, stored_count), 0), combined, stored)
-    )
+    return combined if count > MOST else where(_lacking(count, stored_count), combined, stored)
+
+
+def _lacking(count: Any, stored: Any) -> Any:
+    """Where fewer than `count` elements are stored. What stores none lacks some, whatever the count (symbols are 2 at least): of an extent that is not
+    known as well, so that results have the same format."""
+    if isinstance(count, SymbolicDim) and not stored.format.is_dense:
+        return elementwise("less", elementwise("divide", stored, number(count)), 1.0)
+    return elementwise("greater", elementwise("subtract", min(count, MOST), stored), 0)
 
 
 MOST = 2**63 - 1

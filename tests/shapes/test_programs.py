@@ -137,3 +137,26 @@ def test_a_call_gives_the_same_bits_again():
     first = [run(*pair).todense().tobytes() for pair in pairs]
     for _ in range(6):
         assert [run(*pair).todense().tobytes() for pair in pairs] == first
+
+
+REDUCTIONS = ["sum", "prod", "max", "min", "any", "all", "mean", "var", "ptp", "nanprod", "nanmax", "median", "argmax"]
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("fill", [0, 1, 2])
+@pytest.mark.parametrize("form", ["csr", "dcsr", "coo", "csf", "(d,d,c)", "(d,c,d)"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_have_the_format_and_fill_that_every_shape_has(name, form, fill):
+    """Types do not depend on whether extents are known: traced for a shape, for any, and only evaluated; values are NumPy's."""
+    rng = np.random.default_rng(sum(map(ord, name + form)))
+    shapes = [(7, 8, 2), (9, 4, 3), (3, 4, 5)]
+    for axis in range(3):
+        run = sj.jit(lambda x, axis=axis: getattr(snp, name)(x, axis=axis % x.ndim))
+        for shape in shapes:
+            shape = shape if form not in ("csr", "dcsr") else shape[:2]
+            dense = np.where(rng.random(shape) < 0.3, rng.integers(-3, 4, shape), fill).astype(float)
+            x = sj.array(dense, format=form, fill_value=fill)
+            got, typed = run(x), sj.eval_shape(run.__wrapped__, x)
+            assert (got.shape, got.dtype, got.format) == (typed.shape, typed.dtype, typed.format)
+            assert np.array_equal(got.fill_value, typed.fill_value, equal_nan=True)
+            np.testing.assert_allclose(got.todense(), getattr(np, name)(dense, axis=axis % x.ndim), rtol=1e-9)
