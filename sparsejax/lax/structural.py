@@ -82,7 +82,14 @@ def as_extent(value: Any, what: str) -> Any:
 
 
 def normal_axis(axis: Any, ndim: int, what: str = "axis") -> int:
-    """`axis` counted from the front; NumPy's AxisError when out of range, TypeError when it is no integer."""
+    """`axis` counted from the front; NumPy's AxisError when out of range, TypeError when it is no integer: a truth value is none, as what is meant
+    by it is another argument (`sum(x, True)`).
+
+    >>> normal_axis(-1, 2)
+    1
+    """
+    if axis is True or axis is False:
+        raise TypeError(f"{what}={axis} must be an integer")
     k = integer(axis, what)
     if not -ndim <= k < ndim:
         raise np.exceptions.AxisError(k, ndim)

@@ -136,7 +136,7 @@ def prune(
     if x.format.is_dense:
         raise TypeError(
             f"prune drops stored entries, but A, of shape {x.shape}, is dense and stores all: convert it first, "
-            'A.asformat("csr"), which keeps what is not zero'
+            f'A.asformat("{"csr" if x.ndim == 2 else "coo"}"), which keeps what is not zero'
         )
     axes = () if type(axis) is int and axis == -1 else _axes(axis, x.ndim)
     if predicate is None and keep is None and type(x) is Array and current() is None:  # no detours for small arrays

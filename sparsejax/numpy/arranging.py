@@ -38,7 +38,8 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Array:
     x = asarray(x)
     if axis is None:
         return reshape(roll(reshape(x, (x.size,)), shift, 0), x.shape, None if x.format.is_dense else x.format)
-    shifts, axes = np.broadcast_arrays(extents(shift, "shift"), [normal_axis(a, x.ndim) for a in extents(axis, "axis")])
+    listed = axis if isinstance(axis, tuple | list) else (axis,)
+    shifts, axes = np.broadcast_arrays(extents(shift, "shift"), [normal_axis(a, x.ndim) for a in listed])
     for places, place in zip(shifts.tolist(), axes.tolist(), strict=True):
         cut = -places % max(1, x.shape[place])
         if cut:

@@ -75,6 +75,8 @@ def call(rng: random.Random, x: Any) -> tuple[str, Callable[[Any, Any], Any]]:
             options["dtype"] = rng.choice(DTYPES)
         if name in ("var", "std") and rng.random() < 0.3:
             options["ddof"] = rng.choice((1, 2, 5))
+        if rng.random() < 0.03:  # what is no axis, met with an axis that is equal to it before
+            axis = rng.choice((True, False, 1.0))
         return f"{name}(axis={axis}, {options})", lambda m, v: getattr(m, name)(v, axis=axis, **options)
     name, y = rng.choice(list(OTHERS)), operand(rng, x.shape)
     s, t = (scalars.number(rng, rng.choice(("int", "float", "complex", "scalar"))) for _ in range(2))
