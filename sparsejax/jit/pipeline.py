@@ -48,7 +48,7 @@ from sparsejax.jit.graph import (
     turned_results,
 )
 from sparsejax.jit.graph.partition import KernelStep, Step
-from sparsejax.jit.ir import blocks, choices, cin, simplify
+from sparsejax.jit.ir import blocks, choices, cin, policies, simplify
 from sparsejax.jit.ir.features import Features
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
@@ -64,6 +64,7 @@ from sparsejax.jit.rewrite import (
     pack,
     parallelize,
     scatter_operands,
+    single_valued,
     stores,
     straight_line,
     tile,
@@ -205,20 +206,16 @@ STATEMENT_PASSES = (
     Pass("tile", lambda p, s: _rewritten(p, tile.tile), wanted=_tiles),
     Pass("contract_arrays", lambda p, s: _rewritten(p, contract_arrays.forwarded), lambda p, s: _keeps(p, "dense")),
     Pass("assigned_once", lambda p, s: assigned_once.noted(p), lambda p, s: p.output.format.full),
-    Pass(
-        "drained_masks",
-        lambda p, s: drained_masks.noted(p, s.inserted),
-        lambda p, s: _keeps(p, "marks"),
-        wanted=lambda f, s: s.workspace == "marks",
-    ),
+    Pass("single_valued", lambda p, s: single_valued.noted(p), lambda p, s: _keeps(p, *policies.MARKED)),
+    Pass("drained_masks", lambda p, s: drained_masks.noted(p, s.inserted), lambda p, s: bool(p.single)),
     Pass("stores", lambda p, s: stores.noted(p), lambda p, s: p.whole, wanted=_tiles),
     Pass("in_place", lambda p, s: in_place.settled(p), lambda p, s: not p.output.format.is_dense),
 )
 
 
-def _keeps(program: Program, policy: str) -> bool:
-    """Whether a program fills a workspace of a policy."""
-    return program.stmt is not None and any(w.lhs.tensor.policy == policy for w in cin.writes(program.stmt))
+def _keeps(program: Program, *names: str) -> bool:
+    """Whether a program fills a workspace of one of these policies."""
+    return program.stmt is not None and any(w.lhs.tensor.policy in names for w in cin.writes(program.stmt))
 
 
 def _rewritten(program: Program, change: Callable[[cin.Stmt], cin.Stmt | None]) -> Program:

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 from sparsejax.jit.ir import choices
+from tests.fuzz import engine
 
 
 def _operand(rng, n, dtype):
@@ -113,3 +114,20 @@ def test_negative_zeros_and_nans_stay():
         with sj.config.using(choose=f"masked_insert={way}", workspace="bitmap"):
             bits.append(np.asarray(sj.jit(step)(x, A, np.array([1, 0])).todense()).tobytes())
     assert bits[0] == bits[1]
+
+
+def test_draws_take_every_alternative():
+    """They are decided while a kernel is planned, where draws reach."""
+    rng = np.random.default_rng(6)
+    A, mask = sj.array(_operand(rng, 9, "float64")), rng.random((9, 9)) < 0.5
+
+    def product(A, mask):
+        return sj.einsum("ik,kj->ij", A, A, semiring="max_pair", mask=mask, out_format="csr")
+
+    taken = set()
+    for seed in range(12):
+        choices.TAKEN.clear()
+        with sj.config.using(choose=f"random:{seed}", workspace="bitmap"), engine.quick():
+            sj.jit(product)(A, mask)
+        taken |= {pair for pair in choices.TAKEN if pair[0] in ("masked_insert", "entries")}
+    assert taken == {("masked_insert", "jump"), ("masked_insert", "select"), ("entries", "kept"), ("entries", "one")}

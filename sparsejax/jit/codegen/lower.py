@@ -18,7 +18,6 @@ from sparsejax.jit.codegen import (
     abi,
     coiterate,
     emit,
-    masked_inserts,
     operands,
     register_tiles,
     sums,
@@ -162,9 +161,9 @@ class Lowering:
             elif tensor.policy == "dense":
                 self.operands[name] = DenseArea(self.b, tensor, sizes)
             else:
-                only = single_valued.of(stmt, tensor)
+                only = single_valued.constant(stmt, tensor) if name in self.program.single else None
                 self.operands[name] = made = kinds.make(self.b, tensor, sizes, write.op, only)
-                mask = drained_masks.of(stmt, tensor) if name in self.program.drained and only is not None else None
+                mask = drained_masks.of(stmt, tensor) if name in self.program.drained else None
                 if mask is not None:
                     vector = self.operands[mask.access.tensor.name]
                     assert isinstance(made, Marks) and isinstance(vector, Input)
@@ -230,11 +229,8 @@ class Lowering:
             emit_stmt(holds)
             return
         test = emit.truth(self.b, self.value(known, env)).val
-        if (
-            isinstance(operand, Workspace)
-            and isinstance(holds, cin.Assign)
-            and masked_inserts.selects(operand, holds, env)
-        ):
+        selected = self.program.loops is not None and holds in self.program.loops.selected
+        if selected and isinstance(holds, cin.Assign) and isinstance(operand, Workspace):
             keys = [env.coordinate(self.b, ix) for ix in holds.lhs.indices]
             operand.insert_where(self.b, keys, self.value(holds.rhs, env), test)
             return

@@ -179,6 +179,8 @@ class LoopPlans:
     """The plans of all loops of a program, in the order in which they are emitted."""
 
     plans: Mapping[LoopKey, LoopPlan] = field(default_factory=dict)
+    selected: frozenset[cin.Assign] = frozenset()
+    """Insertions under a mask that are computed for every entry, without a jump (`rewrite/masked_inserts`): as they are left where it holds."""
 
     def note(self, stmt: cin.Forall) -> str:
         """How the loop of a statement runs, in words; nothing where it is emitted in parts only."""

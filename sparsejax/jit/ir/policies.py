@@ -13,6 +13,8 @@ SPARSE = ("bitmap", "marks", "hash", "coordinate", "bucket")
 """Policies of which the cheapest is chosen."""
 KEYED = (*SPARSE, "append", "scattered")
 """Policies of workspaces that hold entries by their keys."""
+MARKED = ("bitmap", "marks")
+"""Policies with a mark for every coordinate."""
 BLOCKS = ("bitmap", "marks", "append")
 """Policies that can hold a block of dense values per key."""
 OVERLAY = "overlay"

@@ -95,6 +95,8 @@ class Program:
     """Whether every element of a dense output is assigned, whatever it held before: nobody has to clear it."""
     past: bool = False
     """Whether strips store such a result past the caches (`rewrite/stores`)."""
+    single: tuple[str, ...] = ()
+    """Workspaces all of whose entries are one constant, which is not stored (`rewrite/single_valued`), by name."""
     drained: tuple[str, ...] = ()
     """Workspaces whose masks are tested where they are drained (`rewrite/drained_masks`), by name."""
     literal: bool = False

@@ -21,7 +21,6 @@ from sparsejax.jit.cost.workspace_choice import FEWEST
 from sparsejax.jit.cost.workspace_price import LANES
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.rewrite import single_valued
 
 TEST, WORD, LINE = 0.5, 2.0, 0.5
 """Nanoseconds of a mask that is tested at an insertion, of a word of marks, and of a line of the mask beside it: only their ratios count. Measured on a
@@ -45,7 +44,7 @@ def noted(program: Program, inserted: tuple[float, float] | None) -> Program:
     for write in cin.writes(program.stmt):
         tensor = write.lhs.tensor
         mask = of(program.stmt, tensor) if tensor.policy == "marks" else None
-        if mask is None or single_valued.constant(program.stmt, tensor) is None:
+        if mask is None or tensor.name not in program.single:
             continue
         size = float(mask.access.tensor.shape[0])
         pay = inserted is not None and pays(*inserted, size, mask.access.dtype.itemsize)

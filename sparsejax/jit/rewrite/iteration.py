@@ -27,7 +27,7 @@ import numpy as np
 from sparsejax.jit.ir import choices, cin, policies, simplify
 from sparsejax.jit.ir.loop_plans import Leaders, LoopKey, LoopPlan, LoopPlans, Walk
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.rewrite import loop_shapes, row_bodies
+from sparsejax.jit.rewrite import loop_shapes, masked_inserts, row_bodies
 from sparsejax.jit.rewrite.loop_shapes import Loop, State
 
 EVERYWHERE: Leaders = frozenset()
@@ -40,7 +40,9 @@ def planned(program: Program) -> Program:
     start = dict.fromkeys((*cin.accesses(program.stmt), *targets(program.stmt)), 0)
     walk = _Iteration(program)
     walk.emit(program.stmt, walk.resolved(State(frozenset(), start), program.stmt))
-    return replace(program, loops=LoopPlans(walk.plans))
+    return replace(
+        program, loops=LoopPlans(walk.plans, frozenset(stmt for stmt, does in walk.selected.items() if does))
+    )
 
 
 class _Iteration:
@@ -49,6 +51,8 @@ class _Iteration:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.plans: dict[LoopKey, LoopPlan] = {}
+        self.selected: dict[cin.Assign, bool] = {}
+        """Insertions under a mask, as they are left where it holds, and whether they need no jump."""
 
     # ------------------------------------------------------------------------------------------------- statements
     def emit(self, stmt: cin.Stmt | None, state: State) -> None:
@@ -58,9 +62,12 @@ class _Iteration:
         for condition in simplify.conditions(stmt):
             if is_known(condition, stmt, state):
                 known = simplify.simplify(all_stored(condition))
-                for holds in (True, False):
-                    if not isinstance(known, cin.Literal) or bool(known.value) == holds:
-                        self.emit(simplify.assume(stmt, condition, holds), state)
+                holds, fails = (simplify.assume(stmt, condition, way) for way in (True, False))
+                if not isinstance(known, cin.Literal):
+                    self._note_insertion(holds, fails, state)
+                for way, left in ((True, holds), (False, fails)):
+                    if not isinstance(known, cin.Literal) or bool(known.value) == way:
+                        self.emit(left, state)
                 return
         unsure = () if parts_of(stmt) else (a for a in dict.fromkeys(cin.accesses(stmt)) if a in state.unsure)
         for access in unsure:
@@ -69,6 +76,15 @@ class _Iteration:
             self.emit(simplify.exhaust_stmt(stmt, {access}), state)
             return
         self.statement(stmt, state)
+
+    def _note_insertion(self, holds: cin.Stmt | None, fails: cin.Stmt | None, state: State) -> None:
+        """Decide whether what is left of a statement where its mask holds inserts without a jump: the same wherever it is met."""
+        if not isinstance(holds, cin.Assign) or fails is not None:
+            return
+        if not masked_inserts.is_legal(holds, state):
+            self.selected[holds] = False
+        elif holds not in self.selected and holds.lhs.tensor.name not in self.program.drained:
+            self.selected[holds] = masked_inserts.selects(holds)
 
     def statement(self, stmt: cin.Stmt, state: State) -> None:
         match stmt:

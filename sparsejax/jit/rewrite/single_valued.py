@@ -8,17 +8,22 @@ Legal where every insertion gives the same constant, and combining it with the i
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from sparsejax.jit.ir import choices, cin, operators
+from sparsejax.jit.ir import choices, cin, operators, policies
+from sparsejax.jit.ir.program import Program
 
-WAYS = "kept", "one"
 
-
-def of(stmt: cin.Stmt, tensor: cin.Tensor) -> cin.Literal | None:
-    """What every entry of the workspace `tensor` is, if that is one constant, and values are not to be kept all the same."""
-    only = constant(stmt, tensor)
-    return only if only is not None and choices.pick("entries", WAYS, "one") == "one" else None
+def noted(program: Program) -> Program:
+    """`program`, which says of which workspaces no values are stored."""
+    if program.stmt is None:
+        return program
+    marked = dict.fromkeys(w.lhs.tensor for w in cin.writes(program.stmt) if w.lhs.tensor.policy in policies.MARKED)
+    legal = [tensor for tensor in marked if constant(program.stmt, tensor) is not None]
+    single = tuple(t.name for t in legal if choices.pick("entries", ("kept", "one"), "one") == "one")
+    return replace(program, single=single) if single else program
 
 
 def constant(stmt: cin.Stmt, tensor: cin.Tensor) -> cin.Literal | None:

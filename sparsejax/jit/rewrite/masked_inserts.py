@@ -9,34 +9,34 @@ where the value can be computed for every entry: its operands are resolved, and 
 
 from __future__ import annotations
 
-from sparsejax.jit.codegen.environment import Env
-from sparsejax.jit.codegen.workspaces.bitmap import Bitmap
-from sparsejax.jit.codegen.workspaces.protocol import Workspace
-from sparsejax.jit.ir import choices, cin, operators, simplify
+from sparsejax.jit.ir import choices, cin, operators, policies, simplify
+from sparsejax.jit.rewrite.loop_shapes import State
 
 OPERATORS = 4
 """Cheap operators of a value that is computed whether it is asked for or not, at most."""
 
 
-def selects(workspace: Workspace, stmt: cin.Assign, env: Env) -> bool:
-    """Whether `stmt`, what is left of a statement where its mask lets an entry through, inserts into its workspace without a jump."""
-    legal = (
-        isinstance(workspace, Bitmap)
+def is_legal(stmt: cin.Assign, state: State) -> bool:
+    """Whether `stmt`, what is left of a statement where its mask lets an entry through, may be computed for every entry: it inserts single values into
+    a workspace with marks, and all that it reads is found."""
+    return (
+        stmt.lhs.tensor.policy in policies.MARKED
         and stmt.op is not None
-        and len(stmt.lhs.indices) == workspace.keys
+        and len(stmt.lhs.tensor.format.sparse) == len(stmt.lhs.indices)
         and stmt.rhs.dtype.kind != "c"
         and not simplify.conditions(stmt)
-        and all(a.tensor.policy == "scalar" or _is_resolved(a, env) for a in cin.accesses(stmt.rhs))
+        and all(a.tensor.policy == "scalar" or _is_resolved(a, state) for a in cin.accesses(stmt.rhs))
     )
-    if not legal:
-        return False
+
+
+def selects(stmt: cin.Assign) -> bool:
+    """Whether `stmt`, of which this is legal, inserts without a jump."""
     cheapest = "select" if _operators(stmt.rhs) <= OPERATORS else "jump"
     return choices.pick("masked_insert", ("jump", "select"), cheapest) == "select"
 
 
-def _is_resolved(access: cin.Access, env: Env) -> bool:
-    cursor = env.cursors.get(access)
-    return cursor is not None and cursor.found is None and cursor.level == len(access.indices)
+def _is_resolved(access: cin.Access, state: State) -> bool:
+    return access not in state.unsure and state.levels.get(access) == len(access.indices)
 
 
 def _operators(expr: cin.Expr) -> int:
