@@ -278,8 +278,10 @@ def contract(
         params["mask"] = "complement" if complement else "pattern" if filled else "mask"
     elif complement:
         raise ValueError("complement=True needs a mask")
-    elif chosen is None and len(arrays) > 1 and (found := implicit.terms(arrays, labels, out)) is not None:
-        return _apart(arrays, labels, out, form, wanted, *found)
+    elif chosen is None and len(arrays) > 1 and (tracing := trace.current()) is not None and tracing.eqns:
+        found = implicit.terms(tracing, arrays, labels, out)
+        if found is not None:
+            return _apart(arrays, labels, out, form, wanted, *found)
     return contract_p.bind(*arrays, **params)
 
 

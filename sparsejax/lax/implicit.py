@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparsejax.core.jaxpr import Eqn, Var
-from sparsejax.core.trace import Tracer, current
+from sparsejax.core.trace import Trace, Tracer
 
 LARGE = 1 << 18
 """From how many entries on a dense sum is worth avoiding (2 MiB in double precision)."""
@@ -24,12 +24,11 @@ Term = tuple[Any, Labels, bool]
 """A value, the labels of its axes, and whether it is subtracted."""
 
 
-def terms(operands: Sequence[Any], labels: Sequence[Labels], output: Labels) -> tuple[int, Term, Term] | None:
-    """Which operand of a contraction is such a sum, and its parts: the sparse one, and the dense one, without axes of extent one; None
-    where there is none, or where a label of the contraction would be lost."""
-    trace = current()
-    if trace is None:
-        return None
+def terms(
+    trace: Trace, operands: Sequence[Any], labels: Sequence[Labels], output: Labels
+) -> tuple[int, Term, Term] | None:
+    """Which operand of a contraction that is traced is such a sum, and its parts: the sparse one, and the dense one, without axes of extent one;
+    None where there is none, or where a label of the contraction would be lost."""
     for place, x in enumerate(operands):
         if not isinstance(x, Tracer) or x.maker is not trace or not x.format.is_dense:
             continue

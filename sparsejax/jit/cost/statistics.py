@@ -150,6 +150,8 @@ def product(
 
 def meetings(nest: Nest, left_out: Collection[str] = ()) -> tuple[joins.Join, ...]:
     """Where inputs of `nest` meet, but those that are `left_out`."""
+    if nest.features.sparse < 2:
+        return ()
     found = (joins.joins(simplify.simplify(e), {*left_out, *nest.targets}) for e in nest.wholes)
     return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
 

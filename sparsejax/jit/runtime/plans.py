@@ -124,7 +124,7 @@ class Plan(Body):
         straight = single and not self.literals and self.reads[0] == list(range(count))
         self.alone = calls[0] if straight and self.fresh else None
         """The kernel that is all there is to do, if it reads the operands as they come."""
-        self._programs = programs.Programs() if programs.has_loops(self) else None
+        self._programs = programs.Programs() if self._bodies and programs.has_loops(self) else None
         """What runs it as one table, where it has loops and that may be."""
         self._single = single and self.fresh and isinstance(calls[0], KernelRunner)
         self._straighten()

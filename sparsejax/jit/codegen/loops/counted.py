@@ -71,11 +71,12 @@ class Ranges:
         elif self.vector is not None:
             self.vector.run(self._prepared or self.vector.prepared(env), lo, hi, follow, short)
         else:
+            jumps = any(cin.jumps(a, loop.var) for a in cin.accesses(self.body))
             times, sure = self._copies if follow is None and cursors is None else (1, True)
 
             def steps(times: int = 1) -> None:
                 with b.for_(lo, hi, loop.var.name, times) as index:
-                    if follow is None and cursors is None:
+                    if jumps and follow is None and cursors is None:
                         prefetch.named_rows(loop, index, hi, self.body)
                     here = {} if follow is None else follow(index)
                     for k in range(times):
