@@ -35,7 +35,7 @@ BOOL: np.dtype[np.generic] = np.dtype(np.bool_)
 
 def summed(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[partition.Step]:
     """`steps` with sums of stored rows in dense arrays where that is cheaper, given the program's inputs."""
-    return expected.apart(steps, jaxpr, observed, lambda step: _dense(step.nest) is not None, _parts)
+    return expected.apart(steps, jaxpr, observed, lambda step: _dense(step.nest), _parts)
 
 
 def _dense(nest: Nest) -> Nest | None:
@@ -61,7 +61,7 @@ def _with_output(nest: Nest, output: cin.Tensor) -> Nest:
     return Nest(output, nest.indices, (replace(producer, target=target),), target)
 
 
-def _parts(step: partition.KernelStep, known: expected.Known) -> list[partition.Step] | None:
+def _parts(step: partition.KernelStep, _: Nest, known: expected.Known) -> list[partition.Step] | None:
     """The steps that stand for a kernel; None where it is no cheaper so."""
     whole, found = known.cost(step), known.copy()
     found.add(step)

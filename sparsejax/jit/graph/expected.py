@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
@@ -25,6 +25,8 @@ from sparsejax.jit.graph import fuse, partition
 from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import schedules, search, statements
+
+Found = TypeVar("Found")
 
 Degrees = tuple[tuple[Storage, int] | None, ...]
 """For every dimension, an array and its dimension that has the same degrees, or about the same."""
@@ -152,17 +154,19 @@ def apart(
     steps: Sequence[partition.Step],
     jaxpr: Jaxpr,
     observed: Mapping[Var, Storage],
-    may: Callable[[partition.KernelStep], bool],
-    parts: Callable[[partition.KernelStep, Known], Sequence[partition.Step] | None],
+    find: Callable[[partition.KernelStep], Found | None],
+    parts: Callable[[partition.KernelStep, Found, Known], Sequence[partition.Step] | None],
 ) -> list[partition.Step]:
-    """`steps` with what stands for the kernels that `may` be taken apart: their `parts`, given what is known of the program, or (None) themselves."""
-    if not any(isinstance(s, partition.KernelStep) and may(s) for s in steps):
+    """`steps` with what stands for the kernels in which something is found: their `parts`, given that and what is known of the program, or (None)
+    themselves."""
+    found = [find(s) if isinstance(s, partition.KernelStep) else None for s in steps]
+    if not any(found):
         return list(steps)
     known = of_program(steps, jaxpr, observed)
     made: list[partition.Step] = []
-    for step in steps:
-        found = parts(step, known) if isinstance(step, partition.KernelStep) and may(step) else None
-        made += [step] if found is None else found
+    for step, has in zip(steps, found, strict=True):
+        left = parts(step, has, known) if has and isinstance(step, partition.KernelStep) else None
+        made += [step] if left is None else left
     return made
 
 

@@ -49,19 +49,20 @@ class Scatter:
     """K[p], which leads to a dense operand."""
     led: cin.Access
     """B[K[p],j]."""
+    rows: Var
+    """The index array that is walked."""
+    columns: Var
+    """The one that leads to the operand."""
 
 
 def ordered(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[partition.Step]:
     """`steps` with entries in the order of what is read where that is cheaper, given the program's inputs."""
     calls = {s.eqn.outputs[0]: s.eqn for s in steps if isinstance(s, partition.CallStep) and len(s.eqn.outputs) == 1}
 
-    def may(step: partition.KernelStep) -> bool:
-        return _scatter(step, calls) is not None
+    def parts(step: partition.KernelStep, found: Scatter, known: expected.Known) -> Sequence[partition.Step] | None:
+        return _parts(step, found, known, calls, observed)
 
-    def parts(step: partition.KernelStep, known: expected.Known) -> Sequence[partition.Step] | None:
-        return _parts(step, known, calls, observed)
-
-    made = expected.apart(steps, jaxpr, observed, may, parts)
+    made = expected.apart(steps, jaxpr, observed, lambda step: _scatter(step, calls), parts)
     read = {*jaxpr.outputs, *(v for s in made for v in expected.inputs(s))}
     unread = {v for v, eqn in calls.items() if eqn.primitive is positions_p and v not in read}
     return [s for s in made if not unread.intersection(s.outputs)]
@@ -103,24 +104,25 @@ def _scatter(step: partition.KernelStep, calls: Mapping[Var, Eqn]) -> Scatter | 
             found.append((named[0], a))
     if len(found) != 1 or nest.indices[0] != row:
         return None
-    return Scatter(walked, *found[0])
+    ((read, led),) = found
+    return Scatter(walked, read, led, made.inputs[0], variables[read.tensor.name])
 
 
 def _parts(
-    step: partition.KernelStep, known: expected.Known, calls: Mapping[Var, Eqn], observed: Mapping[Var, Storage]
+    step: partition.KernelStep,
+    found: Scatter,
+    known: expected.Known,
+    calls: Mapping[Var, Eqn],
+    observed: Mapping[Var, Storage],
 ) -> list[partition.Step] | None:
     """The entries of what is read, sorted, and the kernel that walks them; None where it is no cheaper so."""
-    found = _scatter(step, calls)
-    assert found is not None
-    variables = dict(zip((t.name for t in step.nest.inputs), step.arguments, strict=True))
-    named = calls[variables[found.walked.tensor.name]].inputs[0]
-    read = variables[found.read.tensor.name]
-    assert isinstance(named, Var)
-    ways = {"read": _turned(step, found, named, read)}
-    if _copied(step, found, known) is not None:
-        ways["sorted"] = _turned(step, found, named, read, copied=True)
-    rows, columns = (_values(v, calls, observed) for v in (named, read))
-    prices = {} if rows is None or columns is None else _prices(step, found, known, ways, rows.vals, columns.vals)
+    ways, sizes = {"read": _turned(step, found)}, _copied(step, found, known)
+    if sizes is not None:
+        ways["sorted"] = _turned(step, found, copied=True)
+    rows, columns = (_values(v, calls, observed) for v in (found.rows, found.columns))
+    prices = {}
+    if rows is not None and columns is not None:
+        prices = _prices(step, found, known, ways, sizes or {}, rows.vals, columns.vals)
     by_rows = prices.pop("target", math.inf)
     cheapest = min(prices, key=lambda way: prices[way], default="target")
     if cheapest != "target" and prices[cheapest] >= GAIN * by_rows:
@@ -142,6 +144,7 @@ def _prices(
     found: Scatter,
     known: expected.Known,
     ways: Mapping[str, Sequence[partition.Step]],
+    sizes: Mapping[str, int],
     targets: Any,
     columns: Any,
 ) -> dict[str, float]:
@@ -153,7 +156,6 @@ def _prices(
     row = out.size / out.shape[0] * out.dtype.itemsize
     if columns.size > targets.size:
         targets = targets.repeat(columns.size // targets.size)
-    sizes = _copied(step, found, known) or {}
     bytes_of_entry = sum(sizes.values())
     gathered = sum(reuse.carried(columns, n, here) for n in sizes.values())
     by_rows = plain.cost.loops + plain.cost.output + reuse.waits(columns, targets, row, here)
@@ -206,16 +208,14 @@ def _accesses(access: cin.Access) -> Iterator[cin.Access]:
             yield from _accesses(index)
 
 
-def _turned(
-    step: partition.KernelStep, found: Scatter, named: Var, read: Var, copied: bool = False
-) -> list[partition.Step]:
+def _turned(step: partition.KernelStep, found: Scatter, copied: bool = False) -> list[partition.Step]:
     """The steps in the order of what is read, the kernel last; `copied`: with what the entries have in this order."""
     variables: dict[str, Var] = {}
     nest = fuse_reductions.named(step, variables, "s")
     number = dict(zip(step.nest.reads, nest.reads, strict=True))
     walked, led = number[found.walked], number[found.led]
     (index,) = (ix for ix in led.indices if isinstance(ix, cin.Access))
-    extent, copies = led.tensor.shape[0], dict[Var, Var]()
+    extent, copies, named, read = led.tensor.shape[0], dict[Var, Var](), found.rows, found.columns
     before: list[partition.Step] = []
 
     def in_order(var: Var) -> Var:

@@ -63,21 +63,22 @@ COUNTS: np.dtype[np.generic] = np.dtype(np.int64)
 
 def apart(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[partition.Step]:
     """`steps` with the sums of kernels taken apart where that is cheaper, given the program's inputs."""
-    return expected.apart(steps, jaxpr, observed, lambda step: not step.nest.nested and _has_gaps(step.nest), _apart)
+    return expected.apart(steps, jaxpr, observed, _targets, _apart)
 
 
-def _has_gaps(nest: Nest) -> bool:
-    return any(_gaps(p) for p in nest.producers)
+def _targets(step: partition.KernelStep) -> list[int]:
+    """The sums over operands whose fill does not annihilate, by their numbers."""
+    return [] if step.nest.nested else [k for k, p in enumerate(step.nest.producers) if _gaps(p)]
 
 
-def _apart(step: partition.KernelStep, known: expected.Known) -> list[partition.Step] | None:
+def _apart(step: partition.KernelStep, gaps: Sequence[int], known: expected.Known) -> list[partition.Step] | None:
     """The steps that stand for a kernel; None where it is no cheaper apart, or cannot be."""
     whole = known.cost(step)
     if whole is None:
         return None
     variables: dict[str, Var] = {}
     nest = fuse_reductions.named(step, variables, "f")
-    sums = {p.target: _Sum.of(p) for p in nest.producers if _gaps(p)}
+    sums = {nest.producers[k].target: _Sum.of(nest.producers[k]) for k in gaps}
     made = _Steps(variables)
     value = cin.substitute(nest.value, {target: s.value(made) for target, s in sums.items()})
     left = tuple(p for p in nest.producers if p.target not in sums)

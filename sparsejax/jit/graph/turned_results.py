@@ -28,7 +28,7 @@ from sparsejax.lax.structural import convert_p
 
 def turned(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> list[partition.Step]:
     """`steps` with dense results in the order of an operand where computing and turning these is cheaper, given the program's inputs."""
-    return expected.apart(steps, jaxpr, observed, lambda step: bool(_orders(step.nest)), _parts)
+    return expected.apart(steps, jaxpr, observed, lambda step: _orders(step.nest), _parts)
 
 
 def _orders(nest: Nest) -> list[tuple[int, ...]]:
@@ -52,14 +52,16 @@ def _orders(nest: Nest) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(found))
 
 
-def _parts(step: partition.KernelStep, known: expected.Known) -> list[partition.Step] | None:
+def _parts(
+    step: partition.KernelStep, orders: Sequence[tuple[int, ...]], known: expected.Known
+) -> list[partition.Step] | None:
     """A kernel and the conversion of its result; None where the kernel alone is no dearer."""
     plain, here = known.cost(step), machine.current()
     if plain is None:
         return None
     aval = step.output.aval
     tried = []
-    for order in _orders(step.nest):
+    for order in orders:
         new = Var(Aval(aval.shape, aval.dtype, Format(aval.format.levels, order), aval.fill_value))
         made = with_storage(step, step.output, new)
         cost = known.cost(made)

@@ -53,8 +53,8 @@ def before_read(stmt: cin.Where, tensor: cin.Tensor) -> bool:
 
 
 def _assignments(stmt: cin.Stmt, tensor: cin.Tensor, loops: tuple[cin.IndexVar, ...], found: list[cin.Access]) -> bool:
-    """Note the plain assignments to a workspace whose variables are those of the loops around them, once each; false where something else is done to
-    it, or some loops may leave out coordinates."""
+    """Note in `found` what a statement assigns of a workspace; whether it does nothing else to that: assignments are plain, each has the variables of
+    all loops around it, once (numbers may stand beside these), and the workspaces around them are dense."""
     match stmt:
         case cin.Forall(var, body, _):
             return _assignments(body, tensor, (*loops, var), found)

@@ -160,10 +160,9 @@ _turn = threading.Lock()
 def once(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
     """As `fresh`, for a result that may be the only one of its size: up to `TINY` bytes, a slice of a block that it shares with others, up to
     `RETURNED` of one that another result had, whatever its size was (`reuse.Rooms`)."""
-    size = dtype.itemsize
-    if TINY < count * size <= RETURNED and host.has("recycling"):
-        room, begin, address = _rooms.take(count, dtype)
-        made = room[begin : begin + count]
+    size, room = dtype.itemsize, _room(count, dtype)
+    if room is not None:
+        made, address = room
         if value is not None:
             made.fill(value)
         freeze(made, False)
@@ -184,12 +183,20 @@ def once(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], in
     return made, begin + given * size
 
 
+def _room(count: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], int] | None:
+    """Memory of another result, whatever its size was, and its address; None for more or fewer bytes than those of which memory is kept so."""
+    if not TINY < count * dtype.itemsize <= RETURNED or not host.has("recycling"):
+        return None
+    whole, begin, address = _rooms.take(count, dtype)
+    return whole[begin : begin + count], address
+
+
 def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Memory for a result that may be the only one of its size: flat and read-only, and as an array of this shape that may be written."""
     count = math.prod(shape)
-    if TINY < count * dtype.itemsize <= RETURNED and host.has("recycling"):
-        whole, begin, _ = _rooms.take(count, dtype)
-        vals = whole[begin : begin + count]
+    room = _room(count, dtype)
+    if room is not None:
+        vals, _ = room
         made = vals.reshape(shape)
     elif count * dtype.itemsize >= SMALLEST and host.has("mremap"):
         vals, address = allocator.array(count, dtype, zero=False)
