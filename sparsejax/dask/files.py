@@ -25,7 +25,7 @@ from sparsejax.dask.sharded import Sharded, part
 from sparsejax.export import layout
 from sparsejax.formats import Format
 from sparsejax.io.binsparse import write_binsparse
-from sparsejax.io.npz import save_npz
+from sparsejax.io.npz import outline_npz, save_npz
 from sparsejax.numpy.functions import asarray
 from sparsejax.optional import optional
 
@@ -108,8 +108,8 @@ def open_shards(folder: Any) -> Sharded:
 def open_files(files: Iterable[Any], *, format: Any = None) -> Sharded:
     """One array of which every file holds some rows (coordinates of the first dimension), in order: .npz of ours or SciPy's, binsparse in .zarr or .h5.
 
-    Each file is read once for its type, by a task, and again by the tasks that need it. ValueError for files whose dtypes, fills or other
-    dimensions differ. `format` is that of all blocks: the first file's, unless given.
+    A task asks each file for its type (most .npz files tell it by their headers), and the tasks that need it read it. ValueError for files whose dtypes, fills
+    or other dimensions differ. `format` is that of all blocks: the first file's, unless given.
     """
     paths = [Path(f).absolute() for f in files]
     if not paths:
@@ -169,6 +169,9 @@ def _write(folder: str, place: tuple[int, ...], block: Any, store: str, compress
 
 
 def _type(path: str) -> tuple[Any, int]:
-    """The type of the array in a file, as JSON, and how many entries it stores."""
-    made = backed.load(path)
-    return layout.encode_aval(made.aval.strong()), int(made.nnz)
+    """The type of the array in a file, as JSON, and how many entries it stores: of most .npz files by their headers."""
+    found = outline_npz(path) if path.endswith(".npz") else None
+    if found is None:
+        made = backed.load(path)
+        found = made.aval, int(made.nnz)
+    return layout.encode_aval(found[0].strong()), found[1]

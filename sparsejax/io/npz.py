@@ -26,6 +26,7 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.core.array import Array
+from sparsejax.core.avals import Aval
 from sparsejax.errors import FormatError
 from sparsejax.formats import Dense, Format, convert, scipy_io
 from sparsejax.formats.levels.segments import Array as Buffer
@@ -92,6 +93,32 @@ def load_npz(
         else:
             raise FormatError("the archive is neither SciPy's nor ours: it has no member format or sparsejax_version")
         return finished(storage, format, dtype, budget)
+
+
+def outline_npz(file: Any) -> tuple[Aval, int] | None:
+    """The type of the array in a file and how many entries it stores, without reading them; None where that takes the whole file: formats whose positions
+    are not entries, and SciPy's other than csr and csc.
+
+    >>> import io, sparsejax as sj
+    >>> file = io.BytesIO()
+    >>> save_npz(file, sj.array([[0, 2], [3, 0]], format="csr"))
+    >>> outline_npz(file)
+    (i64[2:d,2:c], 2)
+    """
+    with reading(file), zipfile.ZipFile(file) as archive:
+        members = _Members(archive, Budget(None))
+        scipys = "format" in members.infos
+        if (scipys and members.text("format") not in ("csr", "csc")) or not {"shape", "sparsejax_format"} <= set(
+            members.infos
+        ):
+            return None
+        shape = members.shape()
+        form = Format.parse(members.text("sparsejax_format"), len(shape))
+        if not form.packed or form.pads(shape):
+            return None
+        fill = 0 if scipys else members("fill_value")[()]
+        sizes, _, dtype = members.header("data" if scipys else "vals")
+        return Aval(shape, dtypes.canonical(dtype), form, fill), size_of(sizes)
 
 
 # ------------------------------------------------------------------------------------------------------------ writing
@@ -167,6 +194,14 @@ class _Members:
         array = array.reshape(shape, order="F" if fortran else "C")
         native: Buffer = array.astype(dtype.newbyteorder("="), copy=False)
         return native
+
+    def header(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        """Shape, order and dtype of a member; FormatError where there is none."""
+        if name not in self.infos:
+            raise FormatError(f"the archive has no member {name}")
+        opened: Any = self.archive.open(self.infos[name])
+        with opened as stream:
+            return _header(stream, name)
 
     def text(self, name: str) -> str:
         array = self(name)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 import sparsejax as sj
 from sparsejax.errors import FormatError
+from sparsejax.io.npz import outline_npz
 from tests import rotation
 from tests.formats.sloppy import relabelled, sloppy
 from tests.io.support import NAMED, random_matrix, same, same_values, sparse_arrays
@@ -27,6 +28,32 @@ def saved(x, **how):
 @settings(max_examples=rotation.examples(150), deadline=None)
 def test_every_array_comes_back(x):
     same(x, sj.load_npz(saved(x, compressed=False)))
+
+
+@given(sparse_arrays())
+@settings(max_examples=rotation.examples(60), deadline=None)
+def test_headers_say_the_type(x):
+    """What they do not say is read: of formats whose positions are not entries."""
+    file = saved(x)
+    back, found = sj.load_npz(file), None
+    file.seek(0)
+    found = outline_npz(file)
+    assert found is None or (repr(found[0]), found[1]) == (repr(back.aval), back.nnz)
+    assert found is not None or not x.format.packed or x.format.pads(x.shape) or str(x.format).split(":")[0] in NAMED
+
+
+def test_headers_of_common_formats():
+    dense = random_matrix(np.random.default_rng(3), (6, 9), "f4")
+    for name in ("csr", "csc", "csf", "dcsr", "dense"):
+        x = sj.array(dense, format=name)
+        assert outline_npz(saved(x)) == (x.aval, x.nnz)
+    file = io.BytesIO()
+    sp.save_npz(file, sp.csr_array(dense))
+    file.seek(0)
+    assert outline_npz(file) is None  # nothing says that its columns are in order
+    file = saved(sj.array(dense, format="csr"))
+    with pytest.raises(FormatError):
+        outline_npz(io.BytesIO(file.getvalue()[:100]))
 
 
 @given(sparse_arrays(min_ndim=1))
