@@ -17,8 +17,8 @@ Each line has medians by the clock of runs in turns, on clusters of one and of t
     bound    the gain where all that the empty graph does not take is divided as "apart" says: t1 / (e2 + (t1 - e1) / apart), with the times t of the real graph
              and e of the empty one on one and two workers; the parts are taken to be equal
 
-Every result is compared with SciPy's. Processes keep up to 4 GiB of free memory, so that one worker, which makes all of a result, does not wait for pages of the
-system where two do not.
+Every result is compared with SciPy's. Processes keep up to 4 GiB of free memory, so that one worker, which makes all of a result, does not wait for pages of
+the system where two do not.
 """
 
 from __future__ import annotations
