@@ -302,15 +302,12 @@ def small_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
-def impatient():
+@pytest.mark.slow
+def test_the_disk_is_full_while_spilling(monkeypatch):
+    """An error that says so, in place of a wait without end."""
     from sparsejax.dask import watch
 
-    watch.PATIENCE = 3.0
-
-
-@pytest.mark.slow
-def test_the_disk_is_full_while_spilling():
-    """An error that says so, in place of a wait without end."""
+    monkeypatch.setattr(watch, "PATIENCE", 3.0)  # the scheduler is in this process
     da = pytest.importorskip("dask.array")
     with cluster(1, memory_limit="300MB") as made, distributed.Client(made) as client:
         client.run(small_files)
@@ -318,6 +315,5 @@ def test_the_disk_is_full_while_spilling():
             sj.asarray, meta=sj.array(np.zeros((0, 0)))
         )
         lazy = sd.jit(lambda A: A * 2)(sd.shard(chunks))
-        client.run_on_scheduler(impatient)
         with pytest.raises(MemoryError, match="all workers are paused"):
             client.gather(client.futures_of(lazy.persist()))
