@@ -1,17 +1,22 @@
 """What people do between products, beside SciPy: `python -m benchmarks.everyday [--sizes 50,5000,200000,4000000] [--only slices "A @ x" ...]`.
 
 Every row is one expression of NumPy's language, run at once on a csr array (n rows, `PER_ROW` entries in each) and on SciPy's; results are
-compared first. The two are timed in turns; the ratio is the median of the rounds' ratios (SciPy's time over ours, more is better).
+compared first. The two are timed in turns; the ratio is the median of the rounds' ratios (SciPy's time over ours, more is better). Rows of
+which one run takes as long as a row may take are timed in `--rounds` rounds. `--part 2/3` runs the second third of the rows, and `--into FILE`
+appends what it finds, so that `--summary FILE` tells the means of all the parts.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,8 +168,10 @@ ROWS = (
             lambda d, name=name: getattr(snp, name)(d["A"]),
             lambda d, name=name: getattr(d["A"], name)(),
         )
-        for name in ("sign", "floor", "rint", "expm1", "sin", "tan", "tanh", "sinh", "arctan", "deg2rad")
+        for name in ("sign", "floor", "rint", "expm1", "sin", "tan", "tanh", "sinh", "arctan", "arcsinh", "deg2rad")
     ],
+    Row("arcsin", "elementwise", lambda d: snp.arcsin(d["U"]), lambda d: d["U"].arcsin()),
+    Row("arctanh", "elementwise", lambda d: snp.arctanh(d["U"]), lambda d: d["U"].arctanh()),
     Row("log1p", "elementwise", lambda d: snp.log1p(d["P"]), lambda d: d["P"].log1p()),
     both("conj", "elementwise", lambda d: d["A"].conj()),
     both("A.real", "elementwise", lambda d: d["A"].real),
@@ -348,6 +355,7 @@ MADE: dict[str, Maker] = SHARED | {
     "B": lambda d, rng: matrix(rng, d["n"]),
     "Z": _thinned,
     "P": lambda d, rng: abs(d["A"]),
+    "U": lambda d, rng: d["A"].tanh(),
     "E": lambda d, rng: sp.csr_array(np.array([[1.0, 2.0], [0.0, 3.0]])),
     "csc": lambda d, rng: d["A"].tocsc(),
     "csc2": lambda d, rng: d["B"].tocsc(),
@@ -395,9 +403,9 @@ def agree(ours: Any, theirs: Any) -> bool:
 
 
 def ratio(
-    row: Row, ours: Data, theirs: Data, seconds: float, clock: Callable[[], float] = time.perf_counter
+    row: Row, ours: Data, theirs: Data, seconds: float, clock: Callable[[], float] = time.perf_counter, least: int = 3
 ) -> tuple[float, float, float]:
-    """Microseconds of ours, of SciPy's, and the median of the ratios of rounds."""
+    """Microseconds of ours, of SciPy's, and the median of the ratios of rounds, of which there are at least `least`."""
 
     def timed(run: Side, data: Data, repeats: int) -> float:
         started = clock()
@@ -406,9 +414,11 @@ def ratio(
         return (clock() - started) / repeats
 
     pairs = (row.ours, ours), (row.scipy, theirs)
-    first = [min(timed(run, data, 1) for _ in range(3)) for run, data in pairs]
+    first = [timed(run, data, 1) for run, data in pairs]
+    if sum(first) < seconds:
+        first = [min(t, timed(run, data, 1), timed(run, data, 1)) for t, (run, data) in zip(first, pairs, strict=True)]
     repeats = [max(1, int(5e-4 / t)) for t in first]
-    rounds = max(3, min(60, int(seconds / sum(t * r for t, r in zip(first, repeats, strict=True)))))
+    rounds = max(least, min(60, int(seconds / sum(t * r for t, r in zip(first, repeats, strict=True)))))
     found = np.array(
         [[timed(run, data, r) for (run, data), r in zip(pairs, repeats, strict=True)] for _ in range(rounds)]
     )
@@ -416,21 +426,32 @@ def ratio(
     return 1e6 * a, 1e6 * b, float(np.median(found[:, 1] / found[:, 0]))
 
 
+def chosen(n: int, only: list[str], part: tuple[int, int] = (1, 1)) -> list[Row]:
+    """The rows at n that groups and names select, and of these the `part`: `(2, 3)` is the second third."""
+    rows = [row for row in ROWS if (not only or row.group in only or row.name in only) and n <= row.largest]
+    which, parts = part
+    return rows[(which - 1) * len(rows) // parts : which * len(rows) // parts]
+
+
 def table(
-    sizes: list[int], only: list[str], seconds: float, clock: Callable[[], float] = time.perf_counter
+    sizes: list[int],
+    only: list[str],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+    part: tuple[int, int] = (1, 1),
+    least: int = 3,
 ) -> Iterator[tuple[int, Row, tuple[float, float, float] | str]]:
     """Every row at every size: microseconds and ratio, or what went wrong."""
     for n in sizes:
         ours, theirs = operands(n)
-        for row in ROWS:
-            if (not only or row.group in only or row.name in only) and n <= row.largest:
-                gc.collect()
-                try:
-                    right = agree(row.ours(ours), row.scipy(theirs))
-                except Exception as error:  # a cell of the table, not its end
-                    yield n, row, f"{type(error).__name__}: {error}"
-                    continue
-                yield n, row, ratio(row, ours, theirs, seconds, clock) if right else "results differ"
+        for row in chosen(n, only, part):
+            gc.collect()
+            try:
+                right = agree(row.ours(ours), row.scipy(theirs))
+            except Exception as error:  # a cell of the table, not its end
+                yield n, row, f"{type(error).__name__}: {error}"
+                continue
+            yield n, row, ratio(row, ours, theirs, seconds, clock, least) if right else "results differ"
 
 
 def session() -> None:
@@ -457,6 +478,23 @@ def session() -> None:
     print("slowest:", ", ".join(f"{name} {ms:.1f}" for ms, name in sorted(slowest, reverse=True)[:6]))
 
 
+def third(text: str) -> tuple[int, int]:
+    """`2/3` as numbers."""
+    which, parts = map(int, text.split("/"))
+    if not 1 <= which <= parts:
+        raise argparse.ArgumentTypeError(f"{text}: the part is a number from 1 to {parts}")
+    return which, parts
+
+
+def summary(found: dict[int, dict[str, float]]) -> None:
+    """Per size: how many rows, their geometric mean, and those below 0.9."""
+    for n, ratios in found.items():
+        mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
+        below = ", ".join(f"{name} {r:.2f}" for name, r in ratios.items() if r < 0.9) or "none"
+        lowest = min(ratios.values())
+        print(f"n = {n}: {len(ratios)} rows, geometric mean {mean:.2f}, lowest {lowest:.2f}, below 0.9: {below}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
@@ -468,23 +506,35 @@ def main() -> None:
         action="store_true",
         help="instead: fifty operations on fifty shapes, once each, in a fresh process",
     )
-    options = parser.parse_args()
+    parser.add_argument("--part", type=third, default=(1, 1), help="the second third of the rows: 2/3")
+    parser.add_argument("--rounds", type=int, default=3, help="of a row of which one run takes --seconds")
+    parser.add_argument("--into", type=Path, help="append what is found to this file, a JSON list a line")
+    parser.add_argument(
+        "--summary", type=Path, help="instead: the means of what is in such a file, the last of each row"
+    )
+    names = {row.name for row in ROWS}
+    options = parser.parse_args([f" {word}" if word in names else word for word in sys.argv[1:]])  # `-A` is a name
     if options.session:
         return session()
-    collected: dict[int, list[float]] = {}
+    collected: dict[int, dict[str, float]] = {}
+    if options.summary:
+        for n, name, times in map(json.loads, options.summary.read_text().splitlines()):
+            collected.setdefault(n, {})[name] = times
+        return summary(collected)
     clock = time.thread_time if options.processor else time.perf_counter
-    for n, row, found in table([int(s) for s in options.sizes.split(",")], options.only, options.seconds, clock):
+    sizes, only = [int(s) for s in options.sizes.split(",")], [name.strip() for name in options.only]
+    for n, row, found in table(sizes, only, options.seconds, clock, options.part, options.rounds):
         if isinstance(found, str):
             print(f"{n:>8} {row.group:17} {row.name:17} {found}", flush=True)
             continue
         ours, theirs, times = found
-        collected.setdefault(n, []).append(times)
+        collected.setdefault(n, {})[row.name] = times
         mark = "" if times >= 0.9 else " <"
         print(f"{n:>8} {row.group:17} {row.name:17} {ours:11.1f} us {theirs:11.1f} us {times:7.2f}{mark}", flush=True)
-    for n, ratios in collected.items():
-        mean = float(np.exp(np.mean(np.log(ratios))))
-        below = sum(r < 0.9 for r in ratios)
-        print(f"n = {n}: {len(ratios)} rows, geometric mean {mean:.2f}, lowest {min(ratios):.2f}, below 0.9: {below}")
+        if options.into:
+            with options.into.open("a") as file:
+                print(json.dumps([n, row.name, times]), file=file)
+    summary(collected)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,16 @@ def cos_tail(z: Decimal) -> Decimal:
     return _series(Decimal(1) / 24, lambda k, t: -t * z / ((2 * k + 3) * (2 * k + 4)))
 
 
+def atan_tail(z: Decimal) -> Decimal:
+    """(arctan r - r) / r^3 where z is r^2."""
+    return _series(Decimal(-1) / 3, lambda k, _: (-1) ** (k + 1) * z**k / (2 * k + 3))
+
+
+def asin_tail(z: Decimal) -> Decimal:
+    """(arcsin r - r) / r^3 where z is r^2."""
+    return _series(Decimal(1) / 6, lambda k, t: t * z * (2 * k + 1) ** 2 / ((2 * k + 2) * (2 * k + 3)))
+
+
 def erf_ratio(z: Decimal) -> Decimal:
     """erf(x) / x where z is x^2: terms of one sign, by DLMF 7.6.2."""
     return _series(Decimal(1), lambda k, t: t * 2 * z / (2 * k + 1)) * 2 / (PI.sqrt() * z.exp())
@@ -84,12 +94,15 @@ def _one(_: Decimal) -> Decimal:
 
 
 R, Q = LN2 / 2 * Decimal("1.001"), PI / 4 * Decimal("1.001")
+T = Decimal(2).sqrt() - 1  # the tangent of an eighth of pi
 S = (Decimal(2).sqrt() - 1) / (Decimal(2).sqrt() + 1)
 TABLES = (
     Table("EXP", exp_tail, lambda r: r * r / r.exp(), -R, R, 9, 4),
     Table("LOG", log_tail, lambda z: z / 2, Decimal(0), S * S * Decimal("1.001"), 6, 2),
     Table("SIN", sin_tail, lambda z: z, Decimal(0), Q * Q, 5, 2),
     Table("COS", cos_tail, lambda z: z * z, Decimal(0), Q * Q, 5, 2),
+    Table("ATAN", atan_tail, lambda z: z, Decimal(0), T * T * Decimal("1.001"), 11, 4),
+    Table("ASIN", asin_tail, lambda z: z, Decimal(0), Decimal("0.25025"), 12, 4),
     Table("ERF", lambda z: erf_ratio(z) - 1, _one, Decimal(0), Decimal(1), 11, 6),
     Table(
         "ERFC",

@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import Format, convert, validate
-from sparsejax.jit.runtime.passes import block_conversions, conversions
+from sparsejax.jit.runtime.passes import block_conversions
 from sparsejax.jit.runtime.system import threads
 
 BLOCKS = [
@@ -124,7 +124,8 @@ class Noted:
 
 
 def test_few_entries_are_converted_by_kernels_when_they_come_often(monkeypatch):
-    monkeypatch.setattr(conversions, "COMPILED", 3)
+    monkeypatch.setattr(block_conversions, "COMPILED", 3)
+    monkeypatch.setattr(block_conversions, "LOADED", 100)
     block_conversions._plan.cache_clear()
     ran, run = [], block_conversions.Plan.run
     monkeypatch.setattr(block_conversions.Plan, "run", lambda plan, storage: ran.append(1) or run(plan, storage))

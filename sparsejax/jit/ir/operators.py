@@ -283,7 +283,28 @@ def _table() -> dict[str, Operator]:
 
 _REAL, _ANY = "biuf", "biufc"
 _ELEMENTARY = frozenset(
-    ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "logistic", "erf", "logaddexp"]
+    [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "arcsin",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "arcsinh",
+        "arctanh",
+        "logistic",
+        "erf",
+        "logaddexp",
+    ]
 )
 _LANEWISE = {
     **dict.fromkeys(

@@ -3,6 +3,7 @@
     exp(x) = 2^n (1 + r + r^2 q(r))                 n the nearest integer to x / log 2, r = x - n log 2
     log(2^k (1 + f)) = k log 2 + f - f^2 / 2 + s (f^2 / 2 + s^2 L(s^2))                            s = f / (2 + f)
     sin(n pi / 2 + r), by n modulo 4, from r + r^3 S(r^2) and 1 - r^2 / 2 + r^4 C(r^2)
+    arctan(x) = k pi / 4 + r + r^3 T(r^2), r at most the tangent of an eighth of pi
     erf(x) = x (1 + E(x^2)) below 1, 1 - exp(F(x)) above
 
 Reduction by multiples of a constant that is held as a sum of numbers: Cody and Waite, "Software Manual for the Elementary
@@ -54,6 +55,9 @@ def _constant(x: Lanes, sums: Parts, part: int) -> Lanes:
 
 
 # ---------------------------------------------------------------------------------------------------- exponentials
+
+_GROWN = (709.0, 88.0)
+"""Up to here exp is finite; halves of what is larger go to the C library, one by one."""
 
 
 def _exp_range(x: Lanes) -> tuple[float, float]:
@@ -115,6 +119,23 @@ def tanh(x: Lanes) -> Lanes:
     lost = (high < 2).either(high.like(2) - below + high, high - below + 2) + low
     made = high / below
     return lost.fma(-made, low).fma(made.fma(-0.5, 0.5), made).signed_as(x)
+
+
+def sinh(x: Lanes) -> Lanes:
+    """(E + E / (E + 1)) / 2 with E = exp(|x|) - 1."""
+    high, low = _expm1(abs(x))
+    below = high + 1
+    inverse = below.like(1) / below
+    lower = high * inverse
+    lacks = lower.fma(-below, high) + low - lower * (below.like(1) - below + high)
+    first = high + lower
+    return _beyond(x, ((first + lacks.fma(inverse, low + (high - first + lower))) * 0.5).signed_as(x), "sinh", _GROWN)
+
+
+def cosh(x: Lanes) -> Lanes:
+    """G / 2 + 1 / (2 G) with G = exp(|x|)."""
+    grown = exp(abs(x))
+    return _beyond(x, grown.fma(0.5, grown.like(0.5) / grown), "cosh", _GROWN)
 
 
 def logistic(x: Lanes) -> Lanes:
@@ -216,16 +237,42 @@ def log10(x: Lanes) -> Lanes:
 
 
 def log1p(x: Lanes) -> Lanes:
-    """log(u) with u the rounded 1 + x; what rounding took away goes back into f."""
+    return _log1p(x, x.like(0)).signed_as(x)
+
+
+def _log1p(x: Lanes, low: Lanes) -> Lanes:
+    """log(u) with u the rounded 1 + x; what rounding took away goes back into f, and what x is short of, which is `low`."""
     u = x + 1
     back = u - 1
-    lost = x.like(1) - (u - back) + (x - back)
+    lost = x.like(1) - (u - back) + (x - back) + low
     count, n, f = _log_reduced(u)
     lost = (x > 2.0**60).either(0.0, lost * _power_of_two(n.like(0) - n))
     full = f + lost
     high, low = _log_parts(full)
     value = _log_sum(count, high, low + (f - full + lost), table.LN2)
-    return _log_limits(x, u, value.signed_as(x))
+    return _log_limits(x, u, value)
+
+
+def arcsinh(x: Lanes) -> Lanes:
+    """log(1 + y) with y = |x| + x^2 / (1 + sqrt(1 + x^2))."""
+    size = abs(x)
+    square = size * size
+    second = square / ((square + 1).root() + 1)
+    y = size + second
+    made = _log1p(y, size - y + second).signed_as(x)
+    return _beyond(x, made, "asinh", (2.0**500, 2.0**60))
+
+
+def arctanh(x: Lanes) -> Lanes:
+    """log(1 + y) / 2 with y = 2 |x| / (1 - |x|), which is a sum."""
+    size = abs(x)
+    double = size + size
+    below = size.like(1) - size
+    rest = size.like(1) - below - size
+    y = double / below
+    low = (y.fma(-below, double) - y * rest) / below
+    low = (abs(low) < math.inf).either(low, 0.0)
+    return (_log1p(y, low) * 0.5).signed_as(x)
 
 
 # ---------------------------------------------------------------------------------------------------- trigonometry
@@ -247,23 +294,26 @@ def _quarter(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     return n, r, rest - lost
 
 
-def _sine(r: Lanes, rest: Lanes) -> Lanes:
+def _sine(r: Lanes, rest: Lanes) -> tuple[Lanes, Lanes]:
+    """The sine as a sum."""
     z = r * r
-    return r.fma(z * z.polynomial(table.SIN), rest * z.fma(-0.5, 1)) + r
+    return r, r.fma(z * z.polynomial(table.SIN), rest * z.fma(-0.5, 1))
 
 
-def _cosine(r: Lanes, rest: Lanes) -> Lanes:
+def _cosine(r: Lanes, rest: Lanes) -> tuple[Lanes, Lanes]:
+    """The cosine as a sum."""
     z = r * r
     half = z * 0.5
     whole = half.like(1) - half
-    return whole + (half.like(1) - whole - half + (z * z).fma(z.polynomial(table.COS), -(r * rest)))
+    return whole, half.like(1) - whole - half + (z * z).fma(z.polynomial(table.COS), -(r * rest))
 
 
 def _turned(x: Lanes, quarters: int) -> Lanes:
     """sin(x + quarters pi / 2)."""
     n, r, rest = _quarter(x)
     n = n + quarters
-    value = (n & 1).equals(0).either(_sine(r, rest), _cosine(r, rest))
+    (s, small), (c, little) = _sine(r, rest), _cosine(r, rest)
+    value = (n & 1).equals(0).either(small + s, c + little)
     sign_bit = x.layout.fraction + x.layout.bias.bit_length() + 1
     return (value.bits() ^ ((n & 2) << (sign_bit - 1))).real()
 
@@ -276,10 +326,54 @@ def cos(x: Lanes) -> Lanes:
     return _beyond(x, _turned(x, 1), "cos")
 
 
-def _beyond(x: Lanes, value: Lanes, name: str) -> Lanes:
+def tan(x: Lanes) -> Lanes:
+    """The sine over the cosine, or minus the reciprocal in every other quarter; both are sums, and what the quotient lacks is put back."""
+    n, r, rest = _quarter(x)
+    even = (n & 1).equals(0)
+    (s, small), (c, little) = _sine(r, rest), _cosine(r, rest)
+    above, above_rest = even.either(s, -c), even.either(small, -little)
+    below, below_rest = even.either(c, s), even.either(little, small)
+    inverse = below.like(1) / (below + below_rest)
+    made = (above + above_rest) * inverse
+    lacks = made.fma(-below, above) + made.fma(-below_rest, above_rest)
+    return _beyond(x, x.equals(0).either(x, lacks.fma(inverse, made)), "tan")
+
+
+def arctan(x: Lanes) -> Lanes:
+    """k pi / 4 + arctan((|x| - t) / (1 + t |x|)) with t the tangent of k pi / 4, so that the second angle is at most an eighth of pi."""
+    size = abs(x)
+    middle, large = size > math.sqrt(2) - 1, size > math.sqrt(2) + 1
+    above = large.either(-1.0, middle.either(size - 1, size))
+    below = large.either(size, middle.either(size + 1, 1.0))
+    r = above / below
+    z = r * r
+    whole, rest = (_constant(x, table.HALF_PI, part) for part in (0, 1))
+    zero = x.like(0)
+    begins = large.either(whole, middle.either(whole * 0.5, zero))
+    ends = large.either(rest, middle.either(rest * 0.5, zero))
+    return (begins + (r + (r * z).fma(z.polynomial(table.ATAN), ends))).signed_as(x)
+
+
+def arcsin(x: Lanes) -> Lanes:
+    """x + x^3 A(x^2) up to 1/2; beyond, pi / 2 - 2 arcsin(s) with s the root of (1 - |x|) / 2, which is a sum."""
+    size = abs(x)
+    far = size > 0.5
+    z = far.either((x.like(1) - size) * 0.5, size * size)
+    root = z.root()
+    lost = root.equals(0).either(0.0, root.fma(-root, z) / (root + root))
+    s = far.either(root, size)
+    tail = (s * z).fma(z.polynomial(table.ASIN), far.either(lost, 0.0))
+    whole, rest = (_constant(x, table.HALF_PI, part) for part in (0, 1))
+    double = s + s
+    first = whole - double
+    turned = first + (whole - first - double + (rest - (tail + tail)))
+    return far.either(turned, s + tail).signed_as(x)
+
+
+def _beyond(x: Lanes, value: Lanes, name: str, limits: tuple[float, float] = _LIMITS) -> Lanes:
     """`value`, but for lanes with large angles and infinities: these are rare and call the C library."""
     b = x.b
-    far = abs(x) > _LIMITS[x.layout.row]
+    far = abs(x) > limits[x.layout.row]
     made = b.var("value", value.val)
     with b.if_(far.anywhere()):
         for lane in range(x.count):
@@ -291,7 +385,28 @@ def _beyond(x: Lanes, value: Lanes, name: str) -> Lanes:
 
 
 FUNCTIONS: dict[str, Callable[[Lanes], Lanes]] = {
-    f.__name__: f for f in (exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tanh, logistic, erf)
+    f.__name__: f
+    for f in (
+        exp,
+        exp2,
+        expm1,
+        log,
+        log2,
+        log10,
+        log1p,
+        sin,
+        cos,
+        tan,
+        arcsin,
+        arctan,
+        arcsinh,
+        arctanh,
+        sinh,
+        cosh,
+        tanh,
+        logistic,
+        erf,
+    )
 }
 
 

@@ -79,6 +79,10 @@ class Lanes:
     def __abs__(self) -> Lanes:
         return self._intrinsic("fabs")
 
+    def root(self) -> Lanes:
+        """The square root."""
+        return self._intrinsic("sqrt")
+
     def fma(self, by: Any, plus: Any) -> Lanes:
         """`self * by + plus`, rounded once."""
         return self._intrinsic("fma", by, plus)
