@@ -82,7 +82,8 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexV
     most = VECTORS if count == 1 else FEW if b.has_masks() else 1
     if context.program.literal:
         most = min(most, _room(b, stmt.body, count))
-    masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in used)
+    along = (a for a in used if var in cin.bound_by(a))  # others are read once for all lanes
+    masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in along)
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     long = context.program.extent(var) >= WIDE * widest
     wide = ((widest, WIDE),) if rows is None and long and _fits(b, stmt.body) else ()
@@ -165,8 +166,6 @@ def _counts(context: Context, var: cin.IndexVar) -> list[tuple[int, int]]:
 
 def _rows(context: Context, var: cin.IndexVar) -> int:
     """How many rows a strip has in code that is written out: as many as leave none over, where that is known."""
-    if context.b.has_masks():
-        return ROWS
     extents = _extents(context, var)
     return next((n for n in range(MOST_ROWS, ROWS, -1) if all(extent % n == 0 for extent in extents)), ROWS)
 

@@ -22,7 +22,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -257,19 +258,31 @@ def step_of(product: Product, steps: Steps) -> Step:
 
 def terms_of(product: Product, step: Step) -> dict[Values, list[Term]]:
     """The sum that each value of a step is, by the values of its fixed variables. O(entries)."""
-    own = dict.fromkeys((*step.fixed, *(v for c in step.children for v in c.fixed)))
-    place = {v: k for k, v in enumerate(product.fixed)}
+    own = _own(step)
+    key = _picked(own, product.fixed)
     sums: dict[Values, Any] = {}
     for entry, coefficient in zip(product.entries, product.coefficients, strict=True):
-        key = tuple(entry[place[v]] for v in own)
-        sums[key] = sums[key] + coefficient if key in sums and step.scaled else coefficient
+        at = key(entry)
+        sums[at] = sums[at] + coefficient if at in sums and step.scaled else coefficient
+    target, children = _picked(step.fixed, own), [_picked(c.fixed, own) for c in step.children]
     made: dict[Values, list[Term]] = {}
-    for key, coefficient in sums.items():
-        at = dict(zip(own, key, strict=True))
-        children = tuple(tuple(at[v] for v in c.fixed) for c in step.children)
-        term = Term(coefficient if step.scaled else None, children)
-        made.setdefault(tuple(at[v] for v in step.fixed), []).append(term)
+    for at, coefficient in sums.items():
+        term = Term(coefficient if step.scaled else None, tuple(child(at) for child in children))
+        made.setdefault(target(at), []).append(term)
     return made
+
+
+def _own(step: Step) -> tuple[cin.IndexVar, ...]:
+    """The fixed variables of a step and of its children: each of their values is a term."""
+    return tuple(dict.fromkeys((*step.fixed, *(v for c in step.children for v in c.fixed))))
+
+
+def _picked(some: Sequence[cin.IndexVar], every: Sequence[cin.IndexVar]) -> Callable[[Values], Values]:
+    """The values of some variables, out of those of all."""
+    places = [every.index(v) for v in some]
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    return (lambda values: (values[places[0]],)) if places else lambda values: ()
 
 
 def inner_steps(step: Step) -> Iterator[Step]:
@@ -296,10 +309,13 @@ def multiplications(product: Product, steps: Steps, *, every: bool = False) -> f
     """How many terms the steps add up, times two where sums run along lanes; with `every`, each as often as it multiplies."""
     last, total = step_of(product, steps), 0.0
     for step in (*inner_steps(last), last):
-        terms = [t for found in terms_of(product, step).values() for t in found]
+        if every:
+            count = sum(_times(t) for found in terms_of(product, step).values() for t in found)
+        else:
+            count = len(set(map(_picked(_own(step), product.fixed), product.entries)))
         space = math.prod(float(product.extents[v]) for v in (*step.loops, *step.summed))
         along = step.summed and not any(v in c.loops for v in step.loops[-1:] for c in step.children)
-        total += sum(_times(t) if every else 1 for t in terms) * space * (2.0 if along else 1.0)
+        total += count * space * (2.0 if along else 1.0)
     return total
 
 
@@ -341,12 +357,13 @@ def parts(product: Product) -> tuple[Part, ...]:
     best = steps(product)
     outer = outer_of(product, step_of(product, best))
     ways = [way for way in _ways(product) if outer_of(product, step_of(product, way)) == outer]
-    least, made = multiplications(product, best), whole(product)
+    all_alike = multiplications(product, best)
+    least, made = all_alike, whole(product)
     for factor in (*(best.before or ()), *([] if best.after is None else [best.after])):
-        place = [product.fixed.index(v) for v in product.factors[factor].fixed]
+        place = _picked(product.factors[factor].fixed, product.fixed)
         groups: dict[Values, list[int]] = {}
         for number, entry in enumerate(product.entries):
-            groups.setdefault(tuple(entry[k] for k in place), []).append(number)
+            groups.setdefault(place(entry), []).append(number)
         if len(groups) < 2:
             continue
         total, by = 0.0, dict[Steps, list[int]]()
@@ -356,7 +373,7 @@ def parts(product: Product) -> tuple[Part, ...]:
             way = min(costs, key=lambda w: (costs[w], w != best))
             total += costs[way]
             by.setdefault(way, []).extend(own)
-        if total < least and total < WORTH * multiplications(product, best):
+        if total < least and total < WORTH * all_alike:
             least, made = total, tuple(Part(way, tuple(sorted(own))) for way, own in by.items())
     return made
 
