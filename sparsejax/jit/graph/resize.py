@@ -5,7 +5,7 @@ before:  { lambda ; a:f64[n<=255:d]. let b:f64[n<=255:d] = add a 1.0 in (b,) }  
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -33,15 +33,15 @@ def resized(jaxpr: Jaxpr, change: Change) -> Jaxpr:
     consts, inputs = tuple(map(defined, jaxpr.consts)), tuple(map(defined, jaxpr.inputs))
     eqns = []
     for e in jaxpr.eqns:
-        own, params = tuple(map(read, e.inputs)), mapped(e.params, change)
+        own, params = tuple(map(read, e.inputs)), _changed(e.params, change)
         eqns.append(replace(e, inputs=own, params=params, outputs=tuple(map(defined, e.outputs))))
     return Jaxpr(inputs, consts, tuple(eqns), tuple(map(read, jaxpr.outputs)))
 
 
 def resized_alone(eqn: Eqn, change: Change) -> Eqn:
     """An equation by itself with all extents changed; its variables are new where their types are."""
-    params = mapped(eqn.params, change) if depends(eqn.params) else eqn.params
-    return Eqn(eqn.primitive, _moved(eqn.inputs, change), params, _moved(eqn.outputs, change), eqn.source)
+    inputs, outputs = _moved(eqn.inputs, change), _moved(eqn.outputs, change)
+    return Eqn(eqn.primitive, inputs, _changed(eqn.params, change), outputs, eqn.source)
 
 
 def _moved(atoms: tuple[Any, ...], change: Change) -> tuple[Any, ...]:
@@ -52,14 +52,9 @@ def _moved(atoms: tuple[Any, ...], change: Change) -> tuple[Any, ...]:
     return tuple(made)
 
 
-def depends(value: Any) -> bool:
-    """Whether a parameter has extents that may change: anything but integers of Python's."""
-    kind = type(value)
-    if kind is tuple:
-        return any(map(depends, value))
-    if fields_of(kind):
-        return any(depends(getattr(value, name)) for name in fields_of(kind))
-    return kind is Bounded or kind is SymbolicDim or kind is Span or kind is ClosedJaxpr
+def _changed(value: Any, change: Change) -> Any:
+    made = mapping(value)
+    return value if made is None else made(change)
 
 
 _fields: dict[Any, tuple[str, ...]] = {}
@@ -80,43 +75,33 @@ def _fields_of(kind: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind) if f.init)
 
 
-def mapped(value: Any, change: Change) -> Any:
-    """A parameter with all extents changed: of tuples, ranges, and jaxprs that an operation runs."""
-    kind = type(value)
-    if kind is tuple:
-        return tuple([mapped(v, change) for v in value])
-    if kind is Span:
-        return value.resized(change)
-    if kind is ClosedJaxpr:
-        return ClosedJaxpr(resized(value.jaxpr, change), value.consts, value.shared)
-    if fields_of(kind) and depends(value):
-        return replace(value, **{name: mapped(getattr(value, name), change) for name in fields_of(kind)})
-    return change(value)
-
-
-def mapping(value: Any) -> Callable[[Change], Any]:
-    """`mapped` of a parameter as a function of the change: what is the same for all extents is found out once.
+def mapping(value: Any) -> Callable[[Change], Any] | None:
+    """A parameter with all extents changed (of tuples, records, ranges, and jaxprs that an operation runs) as a function of the change: what is the
+    same for all extents is found out once. None where it has no extents that may change, but integers of Python's.
 
     >>> n = Bounded.named("n", 300)
     >>> mapping(((n, 2), ("rows", (3,))))(lambda extent: 17 if extent is n else extent)
     ((17, 2), ('rows', (3,)))
     """
     kind = type(value)
-    if not depends(value):
-        return lambda change: value
     if kind is tuple:
-        fixed, parts = list(value), [(k, mapping(v)) for k, v in enumerate(value) if depends(v)]
+        parts = [(k, part) for k, v in enumerate(value) if (part := mapping(v)) is not None]
+        return _of_tuple(value, parts) if parts else None
+    if kind is Bounded or kind is SymbolicDim:
+        return lambda change: change(value)
+    if kind is Span:
+        return lambda change: value.resized(change)
+    if kind is ClosedJaxpr:
+        return lambda change: ClosedJaxpr(resized(value.jaxpr, change), value.consts, value.shared)
+    named = [(n, part) for n in fields_of(kind) if (part := mapping(getattr(value, n))) is not None]
+    return (lambda change: replace(value, **{n: part(change) for n, part in named})) if named else None
 
-        def of_tuple(change: Change) -> tuple[Any, ...]:
-            made = fixed.copy()
-            for k, part in parts:
-                made[k] = part(change)
-            return tuple(made)
 
-        return of_tuple
-    if fields_of(kind):
-        named = [(n, mapping(v)) for n in fields_of(kind) if depends(v := getattr(value, n))]
-        return lambda change: replace(value, **{n: part(change) for n, part in named})
-    if kind is Span or kind is ClosedJaxpr:
-        return lambda change: mapped(value, change)
-    return lambda change: change(value)
+def _of_tuple(value: tuple[Any, ...], parts: Sequence[tuple[int, Callable[[Change], Any]]]) -> Callable[[Change], Any]:
+    def made(change: Change) -> tuple[Any, ...]:
+        changed = list(value)
+        for k, part in parts:
+            changed[k] = part(change)
+        return tuple(changed)
+
+    return made

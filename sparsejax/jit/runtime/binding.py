@@ -106,14 +106,18 @@ class Binding:
         """The fill of the output."""
         self.format = output.format
         self.single = self._dense and not output.format.blocked
-        """Whether `once` serves: the output is dense."""
+        """Whether the output is dense, one value after the other."""
+        self.sizes = not output.format.blocked
+        """Whether `once` serves."""
         self._partial = cut if cut is not None and cut.partial == "output" else None
         """How chunks are called that must know the shape of the output: each computes one of its own."""
-        if any(isinstance(n, Bounded) for n in output.shape):
-            if self.single and cut is not None and self._partial is None:
-                self._kernel = chunked.Chunked(compiled, output, cut)
+        bounded = any(isinstance(n, Bounded) for n in output.shape)
+        if cut is not None and not (bounded and (output.format.blocked or self._partial)):
+            self._kernel = chunked.Chunked(compiled, output, cut)
+        if not self._dense:
+            self._grows(output, shared)
+        if bounded:
             return
-        self._kernel = compiled if cut is None else chunked.Chunked(compiled, output, cut)
         self._constants = constants
         self._size = math.prod(output.format.level_extents(output.shape))
         if self._dense:
@@ -127,16 +131,19 @@ class Binding:
             self._shape = output.shape
             self._sizes: dict[int, result_memory.Results] = {}
             return
-        _check_size(output)
+        _check_size(output.format, output.shape)
+        self._growing = expected is GROWING
+        counts = expected if len(expected) == self._heads else (0,) * self._heads
+        self._before = _pack((*_extents(output.format, output.shape), *((0,) * self._pointers)))
+        self._make_room(counts)
+
+    def _grows(self, output: cin.Tensor, shared: Shared | None) -> None:
+        """Work out how an output that is not dense comes about, whatever its shape."""
         self._given = None if shared is None else _GivenMemory(output, shared)
         self._adoption = Adoption(output)
-        starts = heads(output)
-        self._growing = expected is GROWING
-        counts = expected if len(expected) == len(starts) else (0,) * len(starts)
-        extents = _extents(output.format, output.shape)
-        pointers = len(abi.slots_of(output, output=True)) - len(extents) - len(starts)
-        self._before = _pack((*extents, *((0,) * pointers)))
-        self._make_room(counts)
+        slots = abi.slots_of(output, output=True)
+        self._heads = sum(slot.what == "count" for slot in slots)
+        self._pointers = len(slots) - abi.extents_of(output) - self._heads
 
     def fixed(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> NDArray[np.int64]:
         """The slots of a call with a dense output in `vals`."""
@@ -205,11 +212,7 @@ class Binding:
             made.ours = True  # type: ignore[misc]
             return made
         if self._given is not None:
-            memory = self._given.memory(inputs)
-            status = self._kernel.run_packed(slots + self._given.slots(memory))
-            if status:
-                compiler.check(status)
-            return self._given.storage(memory, inputs)
+            return self._given.run(self._kernel, slots, inputs)
         if self._growing:  # nobody has foretold how many coordinates there are: about as many as in an operand
             self._growing = False
             self._make_room((max((len(s.vals) for s in inputs), default=0),) * len(self._room))
@@ -223,10 +226,12 @@ class Binding:
         return self._adoption.take(after)
 
     def once(self, inputs: Sequence[Storage], shape: tuple[int, ...]) -> Storage:
-        """The result of a `single` kernel for an output of this shape, of which nothing is kept."""
+        """The result for an output of this shape, of which nothing is kept."""
         slots, size = self._first, math.prod(shape)
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
+        if not self._dense:
+            return self._once_grown(slots, inputs, shape)
         vals, address = result_memory.once(size, self.dtype, self._content)
         last = _packer(len(shape) + 1)(*shape, address)
         if self._partial is None:
@@ -240,6 +245,19 @@ class Binding:
         made = Storage.dense((self.format, shape, self.zero, ((),) * len(shape)), vals, {"slots": last})
         made.ours = True  # type: ignore[misc]
         return made
+
+    def _once_grown(self, slots: bytes, inputs: Sequence[Storage], shape: tuple[int, ...]) -> Storage:
+        _check_size(self.format, shape)
+        if self._given is not None:
+            return self._given.at(shape).run(self._kernel, slots, inputs)
+        rooms = (max((len(s.vals) for s in inputs), default=0),) * self._heads
+        packed = slots + _pack((*shape, *((0,) * self._pointers), *rooms))
+        kernel = self._kernel
+        status, after = kernel(packed, shape) if isinstance(kernel, chunked.Chunked) else kernel(packed)
+        if status:
+            self._adoption.release(after)
+            compiler.check(status)
+        return self._adoption.take(after, shape)
 
     def sized(self) -> Callable[[bytes], int] | None:
         """What calls the kernel on slots, for outputs of any shape; None where chunks must know it."""
@@ -350,15 +368,15 @@ class Binding:
         return self._call
 
 
-def _check_size(output: cin.Tensor) -> None:
+def _check_size(form: Format, shape: Sequence[int]) -> None:
     """Dense levels of an output must be addressable."""
     size = 1
-    for level, extent in zip(output.format.levels, output.format.level_extents(output.shape), strict=True):
+    for level, extent in zip(form.levels, form.level_extents(shape), strict=True):
         if level.full:
             size *= max(1, extent)
     if size > 2**44:
         raise FormatError(
-            f"the dense levels of a result of shape {output.shape} in format {output.format} need {size} positions; "
+            f"the dense levels of a result of shape {shape} in format {form} need {size} positions; "
             "choose a compressed format for it with out_format or .asformat"
         )
 
@@ -368,16 +386,35 @@ class _GivenMemory:
 
     def __init__(self, output: cin.Tensor, shared: Shared) -> None:
         self._output, self._shared = output, shared
-        form, extents = output.format, output.format.level_extents(output.shape)
-        self._head = heads(output)[0]
-        self.dtypes = [convert.crd_dtype(n) for n in extents]
-        self._parents = math.prod(extents[: self._head])
-        self._block = math.prod(extents[shared.level + 1 :])
+        form, starts = output.format, heads(output)
+        self._head, self._counts = starts[0], len(starts)
+        self._dtypes = [convert.crd_dtype(n) for n in form.level_extents(output.shape)]
         self._below = len(form.levels) - shared.level - 1
-        self._extents = _extents(form, output.shape)
-        self._counts = len(heads(output))
+        self._sized(output.shape)
 
-    def memory(self, inputs: Sequence[Storage]) -> list[NDArray[Any]]:
+    def _sized(self, shape: tuple[int, ...]) -> None:
+        form, self._shape = self._output.format, shape
+        extents = form.level_extents(shape)
+        self._parents = math.prod(extents[: self._head])
+        self._block = math.prod(extents[self._shared.level + 1 :])
+        self._extents = _extents(form, shape)
+
+    def at(self, shape: tuple[int, ...]) -> _GivenMemory:
+        """That of an output of another shape."""
+        made: _GivenMemory = _new(_GivenMemory)
+        made.__dict__.update(self.__dict__)
+        made._sized(shape)
+        return made
+
+    def run(self, kernel: compiler.Kernel | chunked.Chunked, slots: bytes, inputs: Sequence[Storage]) -> Storage:
+        """The output of a kernel with these slots of its inputs."""
+        memory = self._memory(inputs)
+        status = kernel.run_packed(slots + self._slots(memory))
+        if status:
+            compiler.check(status)
+        return self._storage(memory, inputs)
+
+    def _memory(self, inputs: Sequence[Storage]) -> list[NDArray[Any]]:
         """`pos`, `crd` of every level of the run, and values, to be written where they are not the input's."""
         shared, head = self._shared, self._head
         source = inputs[shared.input].buffers
@@ -387,15 +424,15 @@ class _GivenMemory:
         else:
             pos = np.zeros(self._parents + 1, np.int64)
             pos[-1] = entries
-        crds = [np.empty(entries, self.dtypes[level]) for level in range(head, shared.first)]
+        crds = [np.empty(entries, self._dtypes[level]) for level in range(head, shared.first)]
         crds += [source[level][-1] for level in range(shared.first, shared.level + 1)]
         return [pos, *crds, result_memory.empty(entries * self._block, self._output.dtype)]
 
-    def slots(self, memory: list[NDArray[Any]]) -> bytes:
+    def _slots(self, memory: list[NDArray[Any]]) -> bytes:
         """The output's slots."""
         return _pack((*self._extents, *(result_memory.address_of(array) for array in memory), *(0,) * self._counts))
 
-    def storage(self, memory: list[NDArray[Any]], inputs: Sequence[Storage]) -> Storage:
+    def _storage(self, memory: list[NDArray[Any]], inputs: Sequence[Storage]) -> Storage:
         """The output; fibers that the kernel did not visit begin and end where the one before ends. What is counted of an input over the same
         index buffers is known of it, too."""
         pos, *crds, vals = memory
@@ -403,10 +440,10 @@ class _GivenMemory:
             np.maximum.accumulate(pos, out=pos)
         output, levels = self._output, [(pos, crds[0]), *((crd,) for crd in crds[1:])]
         buffers = (*((),) * self._head, *levels, *((),) * self._below)
-        made = Storage(output.format, output.shape, output.fill_value, buffers, vals)
+        made = Storage(output.format, self._shape, output.fill_value, buffers, vals)
         source = inputs[self._shared.input]
         same = self._shared.pos and self._shared.first == self._head and output.format == source.format
-        if same and output.shape == source.shape and "positions" in source.cache:
+        if same and self._shape == source.shape and "positions" in source.cache:
             made.cache["positions"] = source.cache["positions"]
         return made
 
@@ -418,17 +455,14 @@ class Adoption:
         self._output = output
         form, name = output.format, output.name
         places = {slot: k for k, slot in enumerate(abi.slots_of(output, output=True))}
-        self._levels: list[tuple[int, int, list[tuple[int, str, int, np.dtype[Any]]]]] = []
-        for level, extent in enumerate(form.level_extents(output.shape)):
+        self._extents = form.level_extents(output.shape)
+        self._levels: list[tuple[int, list[tuple[int, str, np.dtype[Any]]]]] = []
+        for level, extent in enumerate(self._extents):
             dtypes = {"pos": _INT64, "word": np.dtype(np.uint64), "crd": convert.crd_dtype(extent)}
             kinds, per = form.levels[level].buffer_types(), form.levels[level].per
-            each = {"word": -(-extent // 64)}
             count = places.get(abi.Slot(name, "count", level), -1)
-            buffers = [
-                (places[abi.Slot(name, n, level)], per[n], each.get(per[n], 1), dtypes[kinds[n]])
-                for n in form.buffer_names(level)
-            ]
-            self._levels.append((1 if buffers else extent, count, buffers))
+            buffers = [(places[abi.Slot(name, n, level)], per[n], dtypes[kinds[n]]) for n in form.buffer_names(level)]
+            self._levels.append((count, buffers))
         self._vals = places[abi.Slot(name, "vals", 0)]
         self._pointers = [k for slot, k in places.items() if slot.what not in ("extent", "count")]
         self._counts = [k - len(places) for slot, k in places.items() if slot.what == "count"]
@@ -438,19 +472,23 @@ class Adoption:
         """How many coordinates there are, per level that starts a segment."""
         return [slots[k] for k in self._counts]
 
-    def take(self, slots: tuple[int, ...]) -> Storage:
-        """The storage; its arrays own the memory that the kernel allocated."""
-        slots = slots[-self._size :]
+    def take(self, slots: tuple[int, ...], shape: tuple[int, ...] | None = None) -> Storage:
+        """The storage; its arrays own the memory that the kernel allocated. It has another `shape` where one is given."""
+        slots, output = slots[-self._size :], self._output
+        extents = self._extents if shape is None else output.format.level_extents(shape)
         count = 1
         buffers: list[tuple[NDArray[Any], ...]] = []
-        for extent, number, held in self._levels:
+        for extent, (number, held) in zip(extents, self._levels, strict=True):
             above = count
-            count = slots[number] if number >= 0 else count * extent
-            sizes = {"edge": above + 1, "parent": above, "word": above, "position": count}
-            buffers.append(tuple([allocator.adopt(slots[k], sizes[per] * each, dtype) for k, per, each, dtype in held]))
-        output = self._output
+            if number >= 0:
+                count = slots[number]
+            elif not held:
+                count *= extent
+            sizes = {"edge": above + 1, "parent": above, "word": above * -(-extent // 64), "position": count}
+            buffers.append(tuple([allocator.adopt(slots[k], sizes[per], dtype) for k, per, dtype in held]))
         vals = allocator.adopt(slots[self._vals], count, output.dtype)
-        return Storage(output.format, output.shape, output.fill_value, tuple(buffers), vals)
+        shape = output.shape if shape is None else shape
+        return Storage(output.format, shape, output.fill_value, tuple(buffers), vals)
 
     def release(self, slots: tuple[int, ...]) -> None:
         """Free what a failed kernel left behind."""

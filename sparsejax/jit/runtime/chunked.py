@@ -193,10 +193,10 @@ class Chunked:
         """As `runtime.Kernel.run_at`."""
         return self.run_packed(ctypes.string_at(slots, 8 * self._slots))
 
-    def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
-        """As `runtime.Kernel.__call__`: all chunks of a growing output, placed together."""
+    def __call__(self, slots: bytes, shape: tuple[int, ...] | None = None) -> tuple[int, tuple[int, ...]]:
+        """As `runtime.Kernel.__call__`: all chunks of a growing output, placed together. It has another `shape` where one is given."""
         table = self._table(slots)
-        layout, rows = self._layout, len(table)
+        layout, rows = self._layout if shape is None else self._layout.at(shape), len(table)
         own = table[:, -2 - layout.size : -2]  # the slots of the output
         if rows > 1:
             own[:, layout.counts] = self._rooms(own[:, layout.counts])
@@ -247,16 +247,18 @@ class _Head:
         per = form.levels[level].per
         by_parent = {name: places[abi.Slot(output.name, name, level)] for name in abi.by_parent(output, level)}
         self.pos = by_parent.pop("pos", None)
-        each = {"word": 8 * -(-extents[level] // 64), "parent": 8}
         crd = {name for name, kind in form.levels[level].buffer_types().items() if kind == "crd"}
-        self.parents = [(k, _crd(extents[level]) if n in crd else each[per[n]]) for n, k in by_parent.items()]
-        """Other buffers with elements for the positions above, and the bytes of each."""
+        self._bytes = [
+            (k, _crd(extents[level]) if n in crd else 8 if per[n] == "parent" else 0) for n, k in by_parent.items()
+        ]
+        """Other buffers with elements for the positions above, and the bytes of each; 0 where these are words of the extent."""
         self.group = form.levels[level].group
         self.count = places[abi.Slot(output.name, "count", level)]
         above = level
         while above and form.levels[above - 1].full:
             above -= 1
-        self.between = math.prod(extents[above:level])
+        self._above = above
+        self._sized(extents)
         run = [level]
         while run[-1] + 1 < len(form.levels) and form.continues(run[-1] + 1):
             run.append(run[-1] + 1)
@@ -265,6 +267,19 @@ class _Head:
             for lv in run
             for name in abi.by_position(output, lv)
         ]
+
+    def _sized(self, extents: tuple[int, ...]) -> None:
+        self.between = math.prod(extents[self._above : self.level])
+        words = 8 * -(-extents[self.level] // 64)
+        self.parents = [(k, size or words) for k, size in self._bytes]
+        """Other buffers with elements for the positions above, and the bytes of each."""
+
+    def at(self, extents: tuple[int, ...]) -> _Head:
+        """That of an output with other extents."""
+        made: _Head = object.__new__(_Head)
+        made.__dict__.update(self.__dict__)
+        made._sized(extents)
+        return made
 
 
 def _crd(extent: int) -> int:
@@ -281,9 +296,21 @@ class _Layout:
         self.heads = [_Head(places, output, level) for level in heads(output)]
         self.counts = [head.count for head in self.heads]
         self.vals = places[abi.Slot(output.name, "vals", 0)]
-        form, last = output.format, output.format.sparse[-1]
-        self.block = output.dtype.itemsize * math.prod(form.level_extents(output.shape)[last + 1 :])
+        self._output, self._last = output, output.format.sparse[-1]
+        self._sized(output.format.level_extents(output.shape))
         self.shared = self.heads[0].level > 0
+
+    def _sized(self, extents: tuple[int, ...]) -> None:
+        self.block = self._output.dtype.itemsize * math.prod(extents[self._last + 1 :])
+
+    def at(self, shape: tuple[int, ...]) -> _Layout:
+        """That of an output of another shape."""
+        made: _Layout = object.__new__(_Layout)
+        made.__dict__.update(self.__dict__)
+        extents = self._output.format.level_extents(shape)
+        made.heads = [head.at(extents) for head in self.heads]
+        made._sized(extents)
+        return made
 
     def edges(self) -> dict[int, int]:
         """Fresh memory, by slot, for what the first sparse level notes of the positions above it, where these are dense (else nothing)."""

@@ -166,11 +166,9 @@ class KernelRunner:
 
     def sized_once(self, inputs: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
         """The result of this shape, of which nothing is kept; None where there is more to do than to call the kernel."""
-        if self.variants is None:
-            return self._sized_once(inputs, shape)
-        variant = self.variants.of(inputs)
+        variant = None if self.variants is None else self.variants.of(inputs)
         if variant is None:
-            return None
+            return self._sized_once(inputs, shape)
         made, runner = variant
         given = made.inputs(inputs)
         if made.like is None:
@@ -186,7 +184,7 @@ class KernelRunner:
         if not self.exact or self.large:
             return None
         planned = self._bounded(inputs)
-        if not planned.binding.single or planned.account is not None:
+        if not planned.binding.sizes or planned.account is not None:
             return None
         if self.mixed and math.prod(shape) * self.output.dtype.itemsize > config.GIBIBYTE:
             return None

@@ -47,7 +47,7 @@ class Sized:
         assert eqn.primitive.call is not None
         self._call, self._aval = eqn.primitive.call, eqn.outputs[0].aval
         self._params = eqn.param_dict
-        self._changing = [(n, resize.mapping(value)) for n, value in self._params.items() if resize.depends(value)]
+        self._changing = [(n, f) for n, value in self._params.items() if (f := resize.mapping(value)) is not None]
         self._function = _numpy_function(eqn)
         self.by_numpy = self._function is not None
         """Whether `numpy_once` serves."""

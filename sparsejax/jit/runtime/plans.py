@@ -212,7 +212,7 @@ class Plan(Body):
             unkept.step_of(step, shapes, functools.partial(self._called_once, number))
             for number, step in enumerate(self.steps)
         ]
-        ends = [(a, shapes.number(a.shape) if resize.depends(a.shape) else -1) for a in self.out_avals]
+        ends = [(a, -1 if resize.mapping(a.shape) is None else shapes.number(a.shape)) for a in self.out_avals]
         return list(zip(runs, map(sequence.picked, self.reads), self.dead, strict=True)), shapes, ends
 
     def _called_once(self, number: int, inputs: Sequence[Storage], change: Callable[[Any], Any]) -> list[Storage]:

@@ -119,7 +119,9 @@ class Alone:
         if result is None:
             return None
         self._roads.learn(storages)
-        return [result], DEAR
+        return [
+            result
+        ], DEAR if self._aval.is_dense else 1  # of a sparse result, what is lost beside a plan of its own is little
 
 
 class Member:
