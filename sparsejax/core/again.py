@@ -153,8 +153,7 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
             run = known.get(noted)
             valued = run is _by_value
             if valued:
-                noted = noted, tuple([repr(a) for a in args if type(a) in _FLOATING])
-                storages = [s for s, a in zip(storages, args, strict=False) if type(a) not in _FLOATING]
+                noted, _, storages = _told_apart(args, noted, None, storages)
                 run = known.get(noted)
             if run is None:
                 return _first(calls, args, kwargs, noted, None if valued else storages)
@@ -177,10 +176,14 @@ def _first(
     function, known, valued = calls.function, calls.runs, storages is None
     if calls.whole or (calls.several and key in calls.several):
         return _compiled(calls, args, kwargs, key)
-    kinds = None
+    kinds, noted = None, None
     if storages is not None:
         kinds, extents = key
         served = calls.families.get(kinds)
+        if served is _by_value:
+            valued, noted = True, key
+            key, kinds, storages = _told_apart(args, key, kinds, storages)
+            served = calls.families.get(kinds)
         if served is not None:
             family, places = served
             times, given = calls.met.get(key, 0), storages
@@ -197,6 +200,8 @@ def _first(
                 run = _planned(family, places, given)
                 if run is not None:
                     _keep(known, key, run)
+                    if noted is not None:
+                        _keep(known, noted, _by_value)
                     calls.met.pop(key, None)
                     return run(storages)
     _learning.append(None)
@@ -212,25 +217,41 @@ def _first(
         run = _straight(notes[0], args, result, valued)
         if run is not None:
             _keep(known, key, run)
-        elif kinds is not None and (places := _places(notes[0], args, result)) is not None:
-            in_place = places == list(range(len(storages or ())))
-            _keep(calls.families, kinds, (notes[0].family, None if in_place else places))
-            calls.met[key] = calls.met.get(key, 0) + DEAR
+            if noted is not None:
+                _keep(known, noted, _by_value)
+        elif kinds is not None and storages is not None:
+            places = _places(notes[0], args, result, valued)
+            if places is None and not valued and (places := _places(notes[0], args, result, True)) is not None:
+                _keep(calls.families, kinds, _by_value)
+                key, kinds, storages = _told_apart(args, key, kinds, storages)
+            if places is not None:
+                in_place = places == list(range(len(storages)))
+                _keep(calls.families, kinds, (notes[0].family, None if in_place else places))
+                calls.met[key] = calls.met.get(key, 0) + DEAR
     return result
 
 
-def _places(note: primitive.Note, args: tuple[Any, ...], result: Array) -> list[int] | None:
+def _told_apart(args: tuple[Any, ...], key: Any, kinds: Any, storages: list[Storage]) -> tuple[Any, Any, list[Storage]]:
+    """The keys of a call and of its structure with the values of Python's floats, and its operands without these."""
+    numbers = tuple([repr(a) for a in args if type(a) in _FLOATING])
+    operands = [a for a in args if type(a) not in _FIXED]
+    arrays = [s for s, a in zip(storages, operands, strict=False) if type(a) not in _FLOATING]
+    return (key, numbers), (kinds, numbers), arrays
+
+
+def _places(note: primitive.Note, args: tuple[Any, ...], result: Array, valued: bool) -> list[int] | None:
     """Where the operands of an operation are among those of the call, ~k for a number that is argument k, if the operation serves operands of any
-    extents, and is all that the call came to; else None."""
+    extents, and is all that the call came to; else None. Python's floats are operands, unless calls are told apart by their values (`valued`)."""
     if note.family is None or result is not note.results[0] or len(args) < len(note.args):
         return None
     if any(type(a) not in _FIXED for a in args[len(note.args) :]):
         return None
     made, operands = [], 0
     for k, (a, given, value) in enumerate(zip(args, note.args, note.values, strict=False)):
-        if _source(given) is not a or (type(a) in _FLOATING and not isinstance(value, Array)):
+        number = type(a) in _FLOATING
+        if _source(given) is not a or (number and not valued and not isinstance(value, Array)):
             return None
-        if type(a) in _FIXED:
+        if type(a) in _FIXED or (number and valued):
             made += [~k] if isinstance(value, Array) else []
             continue
         made.append(operands)

@@ -160,3 +160,31 @@ def test_reductions_have_the_format_and_fill_that_every_shape_has(name, form, fi
             assert (got.shape, got.dtype, got.format) == (typed.shape, typed.dtype, typed.format)
             assert np.array_equal(got.fill_value, typed.fill_value, equal_nan=True)
             np.testing.assert_allclose(got.todense(), getattr(np, name)(dense, axis=axis % x.ndim), rtol=1e-9)
+
+
+def test_numbers_that_types_depend_on_in_turns(counts):
+    """A number may decide whether a result is sparse: it is told apart by its value, and served at any shape all the same."""
+    rng = np.random.default_rng(11)
+    calls = [
+        lambda A: A > 0.5,
+        lambda A: A > -0.5,
+        lambda A: A + 0.0,
+        lambda A: A + 1.5,
+        lambda A: snp.clip(A, 0, 0.5),
+        lambda A: snp.where(A > 0.25, 2, 0.0),
+        lambda A: A > 0.5,
+        lambda A: A**2.0,
+        lambda A: float("nan") != A,
+    ]
+    shapes = [tuple(int(n) for n in rng.integers(500, 950, 2)) for _ in range(30)]
+    for number in range(240):
+        call = calls[int(rng.integers(len(calls)))]
+        n, m = shapes[number % 30] if number < 120 else shapes[int(rng.integers(30))]
+        dense = np.round(4 * rng.standard_normal((n, m))) / 4 * (rng.random((n, m)) < 0.02)
+        before = dict(counts)
+        got = call(sj.array(dense, format="csr"))
+        assert number < 100 or counts == before
+        np.testing.assert_array_equal(got.todense(), np.asarray(call(sj.array(dense)).todense()))
+        with sj.config.using(skip={"symbolic_shapes"}):
+            wanted = sj.jit(call, dynamic=False)(sj.array(dense, format="csr")) if number % 20 == 0 else got
+        assert got.aval == wanted.aval
