@@ -12,15 +12,38 @@ density         the fraction of coordinates of v where an expression is stored
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from sparsejax.jit.cost.joins import Meeting, apart
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir.bounded import Bounded
 
 
 def distinct(throws: float, bins: float) -> float:
     """The expected number of different values among `throws` uniform draws from `bins`."""
     return bins * -math.expm1(-throws / bins) if bins > 0 else 0.0
+
+
+def likely(accesses: Iterable[cin.Access], facts: Facts) -> dict[cin.IndexVar, int]:
+    """The extents of variables; in place of one of which a bound alone is known, what was observed of it.
+
+    A plan for f64[n<=65535:d] whose first operand has 2^12 positions is priced as one of 4096 rows, and so are all of its other extents n.
+    """
+    found = cin.extents(accesses := list(accesses))
+    if not any(type(n) is Bounded for n in found.values()):
+        return found
+    seen: dict[str, int] = {}
+    for access in accesses:
+        form, above, counts = access.tensor.format, 1.0, facts.counts.get(access.tensor.name)
+        if counts is None or form.blocked:
+            continue
+        for level, dimension, count in zip(form.levels, form.order, counts, strict=True):
+            extent = access.tensor.shape[dimension]
+            if level.full and type(extent) is Bounded:
+                seen.setdefault(extent.name, max(1, min(int(extent), round(count / max(1.0, above)))))
+            above = count
+    return {v: seen.get(n.name, n) if type(n) is Bounded else n for v, n in found.items()}
 
 
 class Cardinalities:

@@ -66,7 +66,7 @@ def _parts(
         made = with_storage(step, step.output, new)
         cost = known.cost(made)
         if cost is not None:
-            tried.append((cost + here.call + here.store * float(aval.size), made))
+            tried.append((cost + here.call + here.store * known.entries(step.output), made))
     if not tried:
         return None
     cost, made = min(tried, key=lambda one: one[0])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from sparsejax.jit.cost.cardinality import Cardinalities
+from sparsejax.jit.cost.cardinality import Cardinalities, likely
 from sparsejax.jit.cost.joins import Meeting, joins
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, operators, simplify
@@ -38,7 +38,7 @@ class Computed(Cardinalities):
         """That of it which the loops read that drain a workspace, where one stands between, in the order of the result."""
         pairs = [(j, facts.couplings.get(j.key, 1.0)) for j in joins(self.expr)] if facts.couplings else []
         met = tuple(Meeting(j, j.others(j.left), j.others(j.right), x) for j, x in pairs if x != 1.0)
-        super().__init__(facts, cin.extents((*nest.reads, self.result)), (*met, *around))
+        super().__init__(facts, likely((*nest.reads, self.result), facts), (*met, *around))
         self.tiles: dict[tuple[cin.IndexVar, ...], int | None] = {}
         """Where loops begin that become tiles (`tiled_loops`), by their order."""
         self._assembled: dict[tuple[cin.IndexVar, ...], tuple[str, int]] = {}

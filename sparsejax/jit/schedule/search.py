@@ -488,7 +488,7 @@ class Model(Computed):
             each = self.machine.lane * self.lanes * size + self._passed(size, True) + self._passed(size, False)
             output = each * self.walk(state.order[:p]).survivors + (0.0 if p else self.machine.store * size)
         elif self._cleared(state.order):
-            output = self._passed(math.prod(map(float, nest.output.shape)), True)
+            output = self._passed((self.level_counts() or (1.0,))[-1], True)
         return Cost(state.cost, self.waiting.total(state.order), output, conversions)
 
     def _passed(self, size: float, written: bool) -> float:
