@@ -38,7 +38,7 @@ def likely(accesses: Iterable[cin.Access], facts: Facts) -> dict[cin.IndexVar, i
         form, above, counts = access.tensor.format, 1.0, facts.counts.get(access.tensor.name)
         if counts is None or form.blocked:
             continue
-        for level, dimension, count in zip(form.levels, form.order, counts, strict=True):
+        for level, dimension, count in zip(form.levels, form.order, counts, strict=False):
             extent = access.tensor.shape[dimension]
             if level.full and type(extent) is Bounded:
                 seen.setdefault(extent.name, max(1, min(int(extent), round(count / max(1.0, above)))))
