@@ -34,6 +34,7 @@ from sparsejax.formats import Coordinate, Format, convert
 from sparsejax.jit.cost import conversion_price, machine
 from sparsejax.jit.cost.price_table import Machine
 from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.inspect import forecast
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import search
@@ -87,13 +88,18 @@ def samples_of(name: str, function: Callable[..., object], arguments: Sequence[s
         schedule, _ = runner.schedule(observed)
         took = prices.nanoseconds(step, inputs)
         print(f"{name} {number}: {took:,.0f} ns", flush=True)
-        yield Sample(f"{name} {number}", runner.plain, runner.known(observed), schedule.order, took)
+        facts = forecast.not_rounded(runner.known(observed), runner.known(runner.observe_exactly(given)))
+        yield Sample(f"{name} {number}", runner.plain, facts, schedule.order, took)
 
 
 def measured() -> Iterator[Sample]:
     """All kernels that prices are fitted to."""
-    for name, function, arguments in harness.programs(Namespace(ops="", matrices="", quick=False)):
-        yield from samples_of(name, function, arguments)
+    seen = set()
+    for quick in (True, False):
+        for name, function, arguments in harness.programs(Namespace(ops="", matrices="", quick=quick)):
+            if name not in seen:
+                seen.add(name)
+                yield from samples_of(name, function, arguments)
     for size, every in SIZES:
         for case in itertools.islice(cases.family(), 3, None, every):
             try:

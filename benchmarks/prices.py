@@ -23,7 +23,7 @@ import sparsejax as sj
 from benchmarks import cases, harness
 from sparsejax.errors import ScheduleError
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.cost import machine
+from sparsejax.jit.inspect import forecast
 from sparsejax.jit.runtime import kernels, plans
 
 WITHIN = 2.0
@@ -77,8 +77,9 @@ def of_call(name: str, function: Callable[..., object], arguments: Sequence[sj.A
     for number, step, inputs in kernels_of(function, arguments):
         runner, given = step.actual(inputs)
         schedule, _ = runner.schedule(runner.observe(given))
-        expected = schedule.cost.running + machine.current().call
-        yield Row(f"{name} {number}", expected, nanoseconds(step, inputs))
+        nest, known = runner.looped(schedule, runner.known(runner.observe(given)))
+        _, counted = runner.looped(schedule, runner.known(runner.observe_exactly(given)))
+        yield Row(f"{name} {number}", forecast.nanoseconds(nest, schedule, known, counted), nanoseconds(step, inputs))
 
 
 def benchmark_rows(options: Namespace) -> Iterator[Row]:

@@ -47,11 +47,12 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
     if before.levels[0].full:
         made["expand_root"] = float(shape[before.order[0]])
     if not before.levels[-1].chained:
-        made |= {"expand": entries} | ({"call_expand": 1.0} if counted is None else {})
+        made |= {"expand": entries * _segmented(before)} | ({"call_expand": 1.0} if counted is None else {})
     if after.levels[0].full:
         made["root"] = float(shape[after.order[0]])
-    else:
-        made["compress"] = entries
+    distinct = len(after.sparse) - 1 - sum(after.continues(level) for level in after.sparse)
+    if distinct > 0 or not after.levels[0].full:
+        made["compress"] = entries * max(1, distinct)
     if counted is not None:
         return made | {"count": counted * entries, "sort_far": counted * entries * missed(16.0 * entries)}
     sorts = float(ordering.passes_between(before.order, [(d,) for d in after.order]))
@@ -62,6 +63,11 @@ def terms(before: Format, after: Format, shape: Sequence[int], entries: float) -
         far = sorts * entries * missed(16.0 * entries)
         made |= {"call_sort": sorts, "sort": sorts * entries, "sort_far": far, "histogram": buckets}
     return made
+
+
+def _segmented(form: Format) -> int:
+    """Over how many levels entries are counted until each has the coordinates of all: those whose positions lie in segments."""
+    return max(1, sum(not form.continues(level) for level in form.sparse if level))
 
 
 def cost(before: Format, after: Format, shape: Sequence[int], entries: float) -> float:

@@ -3,9 +3,12 @@
 ice_lake    two cores of a server at 2.8 GHz, a virtual machine: as `python -m benchmarks.calibrate` printed it, but for four prices set by hand:
             `enter` (fitted: 13), which the benchmark rows tell better; `row` (11), which softmax of rows of one entry tells better; and `short`:
             SpMV of 100,000 rows of 6, 10, 14, 20 and 28 entries in blocks takes 0.94, 1.00, 1.06, 1.08 and 1.05 times as long as row by row;
-            `append` (2.0, fitted when an operand that is read again in the same run of a row cost 0.4 ns per entry more than it does)
+            `append` (2.0, fitted when an operand that is read again in the same run of a row cost 0.4 ns per entry more than it does); `close` was
+            not measured there
 zen3        two cores of a server, a virtual machine: fitted to 115 kernels of the benchmark rows as `benchmarks.calibrate` does, but for what looking up
             takes (`lookup`, `miss`, `scatter`), which masked products of chosen densities tell
+sapphire_rapids     two cores of a server with AVX-512 and 300 MB of third-level cache, a virtual machine beside other work: fitted to 130 kernels by
+            `benchmarks.calibrate`; `close` from two loop orders of one product (`nd_mul`), which is all that tells it
 zen4        the tables of workspaces and conversions were fitted there; else ice_lake's, with what is known to differ
 """
 
@@ -42,6 +45,7 @@ ICE_LAKE = Machine(
     fill=(0.68, 1.4, 4.0),
     store=2.0,
     append=1.6,
+    close=12.0,
     whole=16.0,
     gather=30.0,
     stall=75.0,
@@ -87,4 +91,27 @@ ZEN3 = replace(
     fill=(0.59, 2.2, 2.6),
 )
 
-MACHINES = (ICE_LAKE, ZEN3, ZEN4)
+SAPPHIRE_RAPIDS = replace(
+    ICE_LAKE,
+    name="sapphire_rapids",
+    caches=(48 << 10, 2048 << 10, 300 << 20),
+    call=3500.0,
+    iterate=0.11,
+    enter=5.4,
+    row=8.5,
+    lane=0.039,
+    start=4.1,
+    merge=4.4,
+    lookup=1.2,
+    miss=15.0,
+    scatter=4.8,
+    arithmetic=0.011,
+    close=18.0,
+    workspace=2.8,
+    line=(0.62, 3.2, 2.3),
+    stream=(1.3, 1.3, 1.6),
+    write=(3.7, 4.2, 15.0),
+    fill=(1.0, 1.6, 4.2),
+)
+
+MACHINES = (ICE_LAKE, ZEN3, ZEN4, SAPPHIRE_RAPIDS)

@@ -68,6 +68,8 @@ class Machine:
     """An entry that is stored between two kernels: pages that are touched for the first time."""
     append: float
     """An entry of a part of a sparse result that is kept for some loops: written and read again in the cache."""
+    close: float
+    """A part of a sparse result below a sparse level, which stays empty or not: it is begun, and closed when its loops are through."""
     whole: float
     """An entry of a result that is kept whole."""
     gather: float

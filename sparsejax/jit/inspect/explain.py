@@ -21,7 +21,7 @@ from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.cost import machine, sampling, statistics
+from sparsejax.jit.cost import sampling, statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import expected, fuse, partition
 from sparsejax.jit.inspect import explain_html, forecast, gathers, report, stages
@@ -355,7 +355,8 @@ def _kernel(
     scheduled = time.perf_counter()
     text = pipeline.text_of(program)
     lowered = time.perf_counter()
-    cost = (schedule.cost.running + machine.current().call) / 1e9
+    plain, facts = runner.looped(schedule, known)
+    cost = forecast.nanoseconds(plain, schedule, facts, runner.looped(schedule, counted)[1]) / 1e9
     times = Times(scheduled - started, lowered - scheduled, compiler.compile_seconds(text), cost, run)
     operands = [
         Operand(t.name, f"{t.dtype}{list(t.shape)}", t.format, exact[t.name], o, s.nbytes)
@@ -369,7 +370,6 @@ def _kernel(
         sum(w.nbytes for w in workspaces),
         sum(c.nbytes for c in conversions),
     )
-    plain, facts = runner.looped(schedule, known)
     candidates = () if program.literal else statements.candidates(plain, facts, config.workspace())
     terms = [f"{p.target} {p.op or ''}= {p.rhs}" for p in nest.producers]
     expression = "; ".join([f"out[{','.join(map(str, nest.indices))}] = {nest.value}", *terms])

@@ -1,22 +1,47 @@
-"""Bytes that a kernel will need, forecast from facts before it runs: output, workspaces, converted operands."""
+"""What a kernel will need, forecast from facts before it runs: nanoseconds, and bytes of the output, workspaces and converted operands."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sparsejax.formats import Format, convert
-from sparsejax.jit.cost import workspace_price
-from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.cost import machine, workspace_price
+from sparsejax.jit.cost.statistics import Facts, Positions, crossed_of, spread_of
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.schedule import search
+from sparsejax.jit.schedule import search, statements
+from sparsejax.jit.schedule.schedules import Schedule
 
 POS_BYTES = 8
+
+
+def nanoseconds(nest: Nest, schedule: Schedule, known: Facts, counted: Facts) -> float:
+    """What a run of a kernel is expected to take on one thread, once copies are there. Its schedule was priced with what is `known`, rounded so that it
+    serves other arrays; the forecast is as many times that price as the loops cost with what is `counted` on these arrays."""
+    before, after = (_priced(nest, schedule, facts) for facts in (known, not_rounded(known, counted)))
+    return schedule.cost.running * (after / before if before and after else 1.0) + machine.current().call
+
+
+def not_rounded(known: Facts, counted: Facts) -> Facts:
+    """What is counted, with how close together entries lie, which only rounded counts tell."""
+    near = {n: Positions(c, spread_of(known[n]), crossed_of(known[n])) for n, c in counted.counts.items()}
+    return replace(counted, counts=near)
+
+
+def _priced(nest: Nest, schedule: Schedule, facts: Facts) -> float:
+    """What the loops of a schedule cost with these facts; 0 where they are not what the scheduler prices."""
+    if set(schedule.order) != set(nest.storage_indices if nest.nested else nest.variables):
+        return 0.0
+    if not nest.nested:
+        return search.schedule_of(nest, facts, schedule.order).cost.running
+    found = statements.candidates(nest, facts)
+    return next((c.cost.running for c in found if c.order == schedule.order), 0.0)
 
 
 def storage_bytes(form: Format, shape: Sequence[int], dtype: np.dtype[Any], counts: Sequence[float]) -> int:

@@ -128,28 +128,20 @@ def _parts(nest: Nest, var: cin.IndexVar, size: int) -> tuple[cin.IndexVar, cin.
 
 
 def price(nest: Nest, known: Facts, made: Schedule, size: int) -> Cost:
-    """What panels of so many columns cost: as all columns at once, but for what each block adds to the result and reads of packed operands from beyond
-    the second cache; then other operands are read for every panel, a tile of rows after the other, and packing is one pass."""
+    """What panels of so many columns cost: as all columns at once, but packed operands lie among a part of their bytes; then other operands are read for
+    every panel, a tile of rows after the other, and packing is one pass."""
     var, here = made.order[-1], machine.current()
-    out, itemsize = cin.Access(nest.output, nest.indices), nest.output.dtype.itemsize
-    extents, packs = cin.extents((out, *nest.reads)), packed(nest, var)
+    itemsize = nest.output.dtype.itemsize
+    extents, packs = cin.extents((cin.Access(nest.output, nest.indices), *nest.reads)), packed(nest, var)
     begin = _inside(nest, made.order)
     assert begin is not None
-    inside, met = made.order[begin:-1], search.model(nest, known).walk(made.order[:begin]).survivors
-    rows = math.prod(extents[v] for v in inside if v in nest.indices)
-    summed = math.prod(extents[v] for v in inside if v not in nest.indices)
-    row, panels = extents[var] * itemsize, math.ceil(extents[var] / size)
-    whole = met * rows * row / 8 * here.lane
-    for a in packs:
-        whole += met * summed * row / LINE * _waits(here.line, here.beyond(math.prod(a.tensor.shape) * itemsize))
+    nearer = search.model(nest, known).waiting.nearer(packs, made.order, size / extents[var])
     copied = sum(math.prod(a.tensor.shape) * itemsize for a in packs) / LINE * (sum(here.stream) + sum(here.fill))
-    column = sum(math.prod(a.tensor.shape) for a in packs) / extents[var] * itemsize
-    held = met * summed * row / LINE * len(packs) * _waits(here.line, here.beyond(column * size))
     others = [known[a.tensor.name][-1] * a.dtype.itemsize for a in nest.reads if a not in packs]
-    near = rows * summed * itemsize <= NEAR * LINE
+    near = math.prod(extents[v] for v in made.order[begin:-1]) * itemsize <= NEAR * LINE
     again = sum(n / LINE * (_waits(here.stream, here.beyond(n)) if near else sum(here.line)) for n in others)
-    apart = copied + held + (panels - 1) * again
-    return replace(made.cost, memory=max(0.0, made.cost.memory + apart - whole))
+    panels = math.ceil(extents[var] / size)
+    return replace(made.cost, memory=max(0.0, made.cost.memory - nearer) + copied + (panels - 1) * again)
 
 
 def _waits(lines: Levels, beyond: Levels) -> float:

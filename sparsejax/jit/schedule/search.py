@@ -489,7 +489,16 @@ class Model(Computed):
             output = each * self.walk(state.order[:p]).survivors + (0.0 if p else self.machine.store * size)
         elif self._cleared(state.order):
             output = self._passed((self.level_counts() or (1.0,))[-1], True)
+        output += self.machine.close * self._closed(state.order)
         return Cost(state.cost, self.waiting.total(state.order), output, conversions)
+
+    def _closed(self, order: tuple[cin.IndexVar, ...]) -> float:
+        """How often parts of a sparse result are begun and closed that lie below a sparse level, so that the level above has no entry where they stay
+        empty: as often as the loops around them run."""
+        form, (how, p) = self.nest.output.format, self.assembled(order)
+        last = p if how == SCATTER else form.ndim
+        below = [k for k in form.sparse if 0 < k < last and not (form.levels[k - 1].full or form.continues(k))]
+        return sum(self.walk(order[:k]).survivors for k in below)
 
     def _passed(self, size: float, written: bool) -> float:
         """What the memory of so many elements of the result takes from the first to the last."""
