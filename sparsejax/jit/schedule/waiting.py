@@ -116,7 +116,7 @@ class Waiting:
         the bytes."""
         here, saved = self._model.machine, 0.0
         here = replace(here, line=(0.0, *here.line[1:]), stream=(0.0, *here.stream[1:]))
-        for access in self._layouts.keys() & arrays:
+        for access in filter(self._layouts.__contains__, arrays):
             found = self._lines(access, order)
             near = [x._replace(among=share * x.among) for x in found]
             saved += memory.price(found, here, False) - memory.price(near, here, False)
