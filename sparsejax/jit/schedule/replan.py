@@ -26,8 +26,8 @@ from sparsejax.jit.schedule import search
 from sparsejax.jit.schedule.schedules import Schedule
 
 SURPRISE = 4
-"""How many times more entries than expected a result may have: each of more costs the other order a branch that is not foreseen, and what it would gain
-is not known where that is all of it (two operands whose patterns are alike, where chance would have them meet in a few entries)."""
+"""How many times more entries than expected a result may have: with more, what the other order would gain is not known (two operands whose
+patterns are alike, where chance would have them meet in a few entries)."""
 
 ACCOUNT = 2e3
 """Nanoseconds that keeping the account of a call takes: what gains less is left as it is."""
@@ -97,11 +97,9 @@ class Account:
 
     @property
     def _as_expected(self) -> bool:
-        """Whether results have about as many entries as the price of the other order says, or so few more that it gains all the same."""
+        """Whether results have about as many entries as the price of the other order says."""
         expected = self.later.entries
-        if expected is None or self._most is None:
-            return expected is None
-        return (self._most - SURPRISE * max(expected, 1.0)) * machine.current().miss <= self.later.gain
+        return expected is None or (self._most is not None and self._most <= SURPRISE * max(expected, 1.0))
 
     def pays(self, inputs: Sequence[Storage]) -> bool:
         """Whether a call on these inputs should have them."""
