@@ -8,7 +8,8 @@ ice_lake    two cores of a server at 2.8 GHz, a virtual machine: as `python -m b
 zen3        two cores of a server, a virtual machine: fitted to 115 kernels of the benchmark rows as `benchmarks.calibrate` does, but for what looking up
             takes (`lookup`, `miss`, `scatter`), which masked products of chosen densities tell
 sapphire_rapids     two cores of a server with AVX-512 and 300 MB of third-level cache, a virtual machine beside other work: fitted to 130 kernels by
-            `benchmarks.calibrate`; `close` from two loop orders of one product (`nd_mul`), which is all that tells it
+            `benchmarks.calibrate`; `close` from two loop orders of one product (`nd_mul`), which is all that
+            tells it, and `row` by hand (fitted: 8.5), as softmax of short rows computes its functions twice otherwise, in twice the time
 zen4        the tables of workspaces and conversions were fitted there; else ice_lake's, with what is known to differ
 """
 
@@ -98,7 +99,7 @@ SAPPHIRE_RAPIDS = replace(
     call=3500.0,
     iterate=0.11,
     enter=5.4,
-    row=8.5,
+    row=5.0,
     lane=0.039,
     start=4.1,
     merge=4.4,
