@@ -44,6 +44,7 @@ ICE_LAKE = Machine(
     stream=(1.5, 0.76, 1.6),
     write=(1.8, 4.3, 15.0),
     fill=(0.68, 1.4, 4.0),
+    split=0.0,
     store=2.0,
     append=1.6,
     close=12.0,
@@ -113,6 +114,7 @@ SAPPHIRE_RAPIDS = replace(
     stream=(1.3, 1.3, 1.6),
     write=(3.7, 4.2, 15.0),
     fill=(1.0, 1.6, 4.2),
+    split=0.5,
 )
 
 MACHINES = (ICE_LAKE, ZEN3, ZEN4, SAPPHIRE_RAPIDS)

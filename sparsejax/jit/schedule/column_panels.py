@@ -22,8 +22,10 @@ High-Performance Matrix Multiplication" (2008).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
+from sparsejax.jit.backend import host
 from sparsejax.jit.cost import machine
 from sparsejax.jit.cost.memory import LINE
 from sparsejax.jit.cost.price_table import Levels
@@ -37,7 +39,7 @@ NEAR = 8
 """Lines of a block whose rows come with each other: of larger ones, a tile of rows after the other, every line is waited for as if it came from
 memory. Products of 4096^2 with 512 columns in blocks of 8x8 float32 (four lines) take 0.5 to 0.75 of the time in panels; in blocks of 32x32 (64
 lines), longer than without."""
-FEW, GAIN = 4, 0.9
+FEW, GAIN = 4, 0.85
 """Panels from which on threads have enough to share; and what panels may cost, as times what all columns at once do."""
 ROOM = 0.8
 """The share of the second cache that packed panels may take: the rest is for what passes by."""
@@ -45,24 +47,23 @@ ROOM = 0.8
 
 def chosen(nest: Nest, known: Facts, made: Schedule) -> Schedule:
     """`made`, in panels of columns if that is cheaper."""
-    if made.panels is not None or (size := width(nest, made)) is None:
+    if made.panels is not None or (sizes := widths(nest, made)) is None:
+        return made
+    if not sizes and not choices.free():
         return made
     extent, unit = _extent(nest, made.order[-1]), _unit(nest)
-    near = size >= extent
-    if near and not choices.free():
-        return made
-    if near:  # all columns stay near as they are; asked for, there are two panels
-        size = -(-extent // (2 * unit)) * unit
-    cost = price(nest, known, made, size)
-    pays = not near and FEW * size <= extent and cost.total < GAIN * made.cost.total
+    priced = [(price(nest, known, made, size), size) for size in sizes or (-(-extent // (2 * unit)) * unit,)]
+    cost, size = min(priced, key=lambda x: x[0].total)
+    pays = bool(sizes) and cost.total < GAIN * made.cost.total
     cheapest = "packed" if pays else "whole"
     if choices.pick("columns", ("whole", "packed"), cheapest) == "whole":
         return made
     return replace(made, columns=size, cost=cost, remembered=None, at_once=False)
 
 
-def width(nest: Nest, schedule: Schedule) -> int | None:
-    """How many columns a panel may have, so that it stays in the second cache; None where there can be no panels."""
+def widths(nest: Nest, schedule: Schedule) -> tuple[int, ...] | None:
+    """How many columns a panel may have, so that it stays in the second cache and there are enough panels: none where no number is worth a price;
+    None where there can be no panels."""
     order, out = schedule.order, cin.Access(nest.output, nest.indices)
     if not nest.direct or nest.op is None or nest.nested or nest.bounded or nest.has_constant or len(order) < 3:
         return None
@@ -73,7 +74,7 @@ def width(nest: Nest, schedule: Schedule) -> int | None:
     var = order[-1]
     if set(order) != set(nest.variables) or var.outer is not None or out.indices[out.tensor.format.order[-1]] != var:
         return None
-    if _inside(nest, order) is None or any(
+    if regions.region(order, out, nest.reads) is None or any(
         isinstance(ix, cin.Position) for a in (out, *nest.reads) for ix in a.indices
     ):
         return None
@@ -89,7 +90,13 @@ def width(nest: Nest, schedule: Schedule) -> int | None:
     if extent <= unit:
         return None
     column = sum(math.prod(a.tensor.shape) // extent * a.dtype.itemsize for a in packs)
-    return unit * max(1, int(ROOM * machine.current().caches[1] / max(1, column * unit)))
+    room = int(ROOM * machine.current().caches[1] / max(1, column))
+    if _inside(nest, order) is not None:
+        size = unit * max(1, room // unit)
+        return (size,) if FEW * size <= extent else ()
+    unit = regions.NARROW // nest.output.dtype.itemsize
+    powers = (unit << k for k in range(max(0, extent // unit).bit_length()))
+    return tuple(size for size in powers if size <= room and FEW * size <= extent)
 
 
 def _extent(nest: Nest, var: cin.IndexVar) -> int:
@@ -128,20 +135,36 @@ def _parts(nest: Nest, var: cin.IndexVar, size: int) -> tuple[cin.IndexVar, cin.
 
 
 def price(nest: Nest, known: Facts, made: Schedule, size: int) -> Cost:
-    """What panels of so many columns cost: as all columns at once, but packed operands lie among a part of their bytes; then other operands are read for
-    every panel, a tile of rows after the other, and packing is one pass."""
+    """What panels of so many columns cost: as all columns at once, but packed operands begin with a line and lie among a part of their bytes; then other
+    operands are read for every panel, a tile of rows after the other, entries are walked for more strips, and packing is one pass."""
     var, here = made.order[-1], machine.current()
     itemsize = nest.output.dtype.itemsize
     extents, packs = cin.extents((cin.Access(nest.output, nest.indices), *nest.reads)), packed(nest, var)
-    begin = _inside(nest, made.order)
-    assert begin is not None
-    nearer = search.model(nest, known).waiting.nearer(packs, made.order, size / extents[var])
-    copied = sum(math.prod(a.tensor.shape) * itemsize for a in packs) / LINE * (sum(here.stream) + sum(here.fill))
+    begin, model, panels = _inside(nest, made.order), search.model(nest, known), math.ceil(extents[var] / size)
+    saved = model.waiting.nearer(packs, made.order, size / extents[var])
+    whole = sum(math.prod(a.tensor.shape) * itemsize for a in packs)
+    copied = whole / LINE * (_along(here.stream, here.beyond(whole)) + _along(here.fill, here.beyond(whole / panels)))
     others = [known[a.tensor.name][-1] * a.dtype.itemsize for a in nest.reads if a not in packs]
-    near = math.prod(extents[v] for v in made.order[begin:-1]) * itemsize <= NEAR * LINE
+    near = begin is None or math.prod(extents[v] for v in made.order[begin:-1]) * itemsize <= NEAR * LINE
     again = sum(n / LINE * (_waits(here.stream, here.beyond(n)) if near else sum(here.line)) for n in others)
-    panels = math.ceil(extents[var] / size)
-    return replace(made.cost, memory=max(0.0, made.cost.memory - nearer) + copied + (panels - 1) * again)
+    loops = made.cost.loops
+    if begin is None:
+        walks = panels * _strips(size * itemsize) - _strips(extents[var] * itemsize)
+        rows = model.walk(made.order[: regions.region(made.order, model.result, nest.reads)]).survivors
+        loops += walks * (model.walk(made.order[:-1]).cost + here.start * rows)
+        apart = [x - y for x, y in zip(here.write, here.fill, strict=True)]  # each row of a panel begins anew
+        again += rows * _along(apart, here.beyond(math.prod(nest.output.shape) * itemsize))
+    return replace(made.cost, loops=loops, memory=max(0.0, made.cost.memory - saved) + copied + (panels - 1) * again)
+
+
+def _along(lines: Sequence[float], beyond: Levels) -> float:
+    """What a line costs, of which shares lie beyond each level."""
+    return sum(each * share for each, share in zip(lines, beyond, strict=True))
+
+
+def _strips(row: int) -> int:
+    """Strips of a row of so many bytes, for each of which entries are walked."""
+    return math.ceil(row / (regions.WIDE if host.has_masks() else regions.NARROW))
 
 
 def _waits(lines: Levels, beyond: Levels) -> float:

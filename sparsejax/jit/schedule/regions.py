@@ -14,6 +14,8 @@ ROWS = 4
 """Rows of a tile over two dense variables."""
 STRIP = 2 * LINE
 """Bytes of a strip that has several rows."""
+WIDE, NARROW = int(16 * LINE), int(4 * LINE)
+"""Bytes of a strip of one row, where registers are plenty and where not: four sums, which wait for each other no longer than one for its line."""
 HALVES = 3
 """Halves of a line of such a strip where there are 16 registers of half a line, in four rows that lie in panels of columns."""
 
