@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
@@ -44,6 +45,60 @@ def test_products_in_panels(form, dtype, sums):
         np.testing.assert_array_equal(made.todense(), left @ right, err_msg=f"{block}, {left.shape}, {right.shape}")
         packed += "where B_p: dense" in text
     assert packed >= 2  # other orders are cheaper where few blocks are stored
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "c16"])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "dense"])
+def test_products_of_entries_in_panels(form, dtype):
+    rng = np.random.default_rng([len(form), ord(form[0]), ord(dtype[0])])
+    packed = 0
+    for block in ((1, 1), (3, 2), (5, 7)):
+        left, right = drawn(rng, dtype, block)
+        A = sj.array(left, format=form)
+        for turned in (False, True):
+            other = np.concatenate([right] * 9)[: left.shape[0]] if turned else right
+            with engine.quick(), sj.config.using(choose=PACKED):
+                f = sj.jit(lambda A, B, turned=turned: (A.T if turned else A) @ B)
+                made = f(A, other)
+                text = f.lower(A, other).as_text("cin")
+            expected = (left.T if turned else left) @ other
+            np.testing.assert_array_equal(
+                made.todense(), expected, err_msg=f"{block}, {turned}, {left.shape}, {right.shape}"
+            )
+            packed += "B_p: dense" in text
+    assert packed or form in ("coo", "dense")
+
+
+@pytest.mark.parametrize("semiring", [None, "min_plus"])
+def test_tensors_times_matrices_in_panels(semiring):
+    """What several loops read again is packed once for all of them."""
+    rng = np.random.default_rng(3)
+    T = rng.integers(0, 3, (5, 6, 7)) * (rng.random((5, 6, 7)) < 0.4)
+    B, C = rng.integers(-3, 4, (6, 71)).astype("f8"), rng.integers(-3, 4, (7, 71)).astype("f8")
+    A = sj.array(T.astype("f8"), format="csf")
+
+    def f(A, B, C):
+        return sj.einsum("ikl,kr,lr->ir", A, B, C, semiring=semiring)
+
+    with engine.quick():
+        plain = sj.jit(f)(A, B, C).todense()
+        with sj.config.using(choose=PACKED):
+            made = sj.jit(f)(A, B, C)
+            text = sj.jit(f).lower(A, B, C).as_text("cin")
+    np.testing.assert_array_equal(made.todense(), plain)
+    assert semiring or ("B_p: dense" in text and "C_p: dense" in text)
+
+
+@pytest.mark.parametrize(
+    ("columns", "each", "packs"), [(512, 100, True), (128, 100, True), (32, 100, False), (512, 3, False)]
+)
+def test_rows_of_many_entries_are_multiplied_in_panels(columns, each, packs):
+    rng = np.random.default_rng(1)
+    A = sj.array(sp.random_array((1000, 1000), density=each / 1000, format="csr", rng=rng))
+    with sj.config.using(machine="sapphire_rapids"):
+        text = sj.jit(lambda A, B: A @ B).lower(A, np.ones((1000, columns))).as_text("cin")
+    assert ("where B_p: dense" in text) == packs, text
 
 
 def test_panels_of_several_operands_and_maxima():
