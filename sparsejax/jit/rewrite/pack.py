@@ -40,6 +40,18 @@ def packed(program: Program) -> Program:
     return replace(program, stmt=replace(stmt, body=made), extents=extents)
 
 
+def copies(stmt: cin.Stmt) -> set[cin.Tensor]:
+    """The workspaces that hold what is packed for an iteration of the outermost loop: copies of dense operands."""
+    found, part = set(), stmt.body if isinstance(stmt, cin.Forall) else stmt
+    while isinstance(part, cin.Where):
+        _, copy = cin.nested(part.producer)
+        if isinstance(copy, cin.Assign) and copy.op is None and isinstance(copy.rhs, cin.Access):
+            if copy.rhs.tensor.policy is None and copy.rhs.tensor.format.is_dense:
+                found.add(copy.lhs.tensor)
+        part = part.consumer
+    return found
+
+
 def _runs_along(access: cin.Access, panel: cin.IndexVar, loops: list[cin.IndexVar]) -> bool:
     """Whether an operand is read along panels, last in memory, and again for other loops."""
     last = [access.indices[d] for d in access.tensor.format.order[-2:]]

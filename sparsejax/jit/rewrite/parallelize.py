@@ -35,6 +35,7 @@ from sparsejax.formats import Level
 from sparsejax.jit.ir import choices, cin, operators
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Chunking, Program
+from sparsejax.jit.rewrite import pack
 from sparsejax.jit.schedule.schedules import Cost
 
 SMALL, LARGE = 1 << 14, 1 << 24
@@ -186,10 +187,10 @@ def _chunks(program: Program, work: float, partial: str) -> int:
 
 
 def _areas(program: Program) -> set[cin.Tensor]:
-    """The workspaces that cost their extent."""
+    """The workspaces that cost their extent: not those that are packed in every iteration, whichever chunk has it."""
     assert program.stmt is not None
     return {
         w.lhs.tensor
         for w in cin.writes(program.stmt)
         if w.lhs.tensor.policy in ("dense", "bitmap", "marks", "scattered")
-    }
+    } - pack.copies(program.stmt)
