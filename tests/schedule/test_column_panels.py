@@ -101,6 +101,14 @@ def test_rows_of_many_entries_are_multiplied_in_panels(columns, each, packs):
     assert ("where B_p: dense" in text) == packs, text
 
 
+def test_panels_are_chunks():
+    """What is packed once for each is no memory that chunks clear."""
+    A = sj.array(sp.random_array((1806, 1806), density=0.02, format="csr", rng=np.random.default_rng(1)))
+    with sj.config.using(choose=PACKED, machine="sapphire_rapids"):
+        text = str(sj.explain(lambda A, B: A @ B)(A, np.ones((1806, 512))))
+    assert "chunks" in text and "cut along jo" in text, text
+
+
 def test_panels_of_several_operands_and_maxima():
     rng = np.random.default_rng(5)
     left, right = drawn(rng, "f8", (4, 3))

@@ -4,7 +4,7 @@ ice_lake    two cores of a server at 2.8 GHz, a virtual machine: as `python -m b
             `enter` (fitted: 13), which the benchmark rows tell better; `row` (11), which softmax of rows of one entry tells better; and `short`:
             SpMV of 100,000 rows of 6, 10, 14, 20 and 28 entries in blocks takes 0.94, 1.00, 1.06, 1.08 and 1.05 times as long as row by row;
             `append` (2.0, fitted when an operand that is read again in the same run of a row cost 0.4 ns per entry more than it does); `close` was
-            not measured there
+            not measured there, `split` neither
 zen3        two cores of a server, a virtual machine: fitted to 115 kernels of the benchmark rows as `benchmarks.calibrate` does, but for what looking up
             takes (`lookup`, `miss`, `scatter`), which masked products of chosen densities tell
 sapphire_rapids     two cores of a server with AVX-512 and 300 MB of third-level cache, a virtual machine beside other work: fitted to 130 kernels by
