@@ -42,12 +42,12 @@ def packed(program: Program) -> Program:
 
 def copies(stmt: cin.Stmt) -> set[cin.Tensor]:
     """The workspaces that hold what is packed for an iteration of the outermost loop: copies of dense operands."""
-    found, part = set(), stmt.body if isinstance(stmt, cin.Forall) else stmt
+    found, part = set[cin.Tensor](), stmt.body if isinstance(stmt, cin.Forall) else stmt
     while isinstance(part, cin.Where):
         _, copy = cin.nested(part.producer)
-        if isinstance(copy, cin.Assign) and copy.op is None and isinstance(copy.rhs, cin.Access):
-            if copy.rhs.tensor.policy is None and copy.rhs.tensor.format.is_dense:
-                found.add(copy.lhs.tensor)
+        source = copy.rhs if isinstance(copy, cin.Assign) and copy.op is None else None
+        if isinstance(source, cin.Access) and source.tensor.policy is None and source.tensor.format.is_dense:
+            found.update(w.lhs.tensor for w in cin.writes(copy))
         part = part.consumer
     return found
 

@@ -19,8 +19,8 @@ C and ours: 24 to 27 Gflop/s where operands begin with a line, 10 to 14 where 16
 Panels of rows that are walked entry by entry have whole strips of four sums: in narrower ones an entry waits for the one before.
 
 The price is that of all columns at once, with what differs (`price`). Legal where a dense result adds up products in place, below a reduction whose
-sums may stay in registers, and its last loop runs along it and some dense operands that lack other loops. Source: packing of panels as in Goto and van de Geijn, "Anatomy of
-High-Performance Matrix Multiplication" (2008).
+sums may stay in registers, and its last loop runs along it and some dense operands that lack other loops. Source: packing of panels as in Goto and
+van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 """
 
 from __future__ import annotations
