@@ -149,6 +149,7 @@ def _all_rows(
         end = extent if step == 1 else b.mul(b.binary("sdiv", extent, b.i64(step)), step)
         with b.for_(done, end, rows.name, count) as first:
             inside = env.in_mode(strip=replace(strip, rows=Rows(rows, first, count)))
+            tile_fetches.of_strip(context, body, inside)
             context.emit(body, context.resolve(inside, body))
         done = end
 
@@ -160,7 +161,8 @@ def _counts(context: Context, var: cin.IndexVar) -> list[tuple[int, int]]:
         rows = _rows(context, var)
         return [(width, width) for (width,) in _needed(context, var, [(rows,), (1,)])]
     six = () if context.b.has_masks() else ((2 * MOST_ROWS,),)
-    found = [step for (step,) in _needed(context, var, [*six, (ROWS,), (1,)])]
+    eight = ((regions.MANY_ROWS,),) if context.b.has_masks() else ()
+    found = [step for (step,) in _needed(context, var, [*six, *eight, (ROWS,), (1,)])]
     return [(MOST_ROWS if step == 2 * MOST_ROWS else step, step) for step in found]
 
 

@@ -17,23 +17,34 @@ generation). `W` packed into strips, whose lines do not share sets of the first 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Env, Strip
-from sparsejax.jit.codegen.kernel_memory import LINE, prefetch
+from sparsejax.jit.codegen.kernel_memory import LINE
+from sparsejax.jit.codegen.kernel_memory import prefetch as prefetch_line
+from sparsejax.jit.codegen.loops import prefetch
+from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import DenseArea, Input
 from sparsejax.jit.cost import machine
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.loop_plans import Leaders
 
 AHEAD = 8
 """How many coordinates of the innermost reduction ahead what rows share is fetched (16 is no better)."""
+BLOCKS, MOST = 2, 16
+"""How many blocks ahead of a walk what these meet is fetched, and how many lines a tile fetches at most."""
 
 
 def of_strip(context: Context, body: cin.Stmt, env: Env) -> None:
     """Fetch what the rows of the strip of `env` write, and a part of what those of the next tile read."""
     strip = env.mode.strip
-    if strip is None or strip.rows is None or strip.rows.later is None or not isinstance(body, cin.Where):
+    if strip is None or strip.rows is None or not isinstance(body, cin.Where):
+        return
+    if env.mode.ahead is not None:
+        _next_block(context, body.producer, env, strip)
+    if strip.rows.later is None:
         return
     _results(context, body.consumer, env, strip)
     loops, inner = cin.nested(body.producer)
@@ -57,7 +68,51 @@ def of_shared(context: Context, access: cin.Access, position: Val, strip: Strip)
     if strip.lanes * size < LINE or math.prod(extents) * size <= machine.current().caches[0]:
         return
     b, span = context.b, context.axis_of_level(access, last).span
-    prefetch(b, operand.vals, b.add(position, b.mul(span, AHEAD)), size)
+    prefetch_line(b, operand.vals, b.add(position, b.mul(span, AHEAD)), size)
+
+
+def of_blocks(loop: Loop, key: Leaders, walker: Walker, place: Val) -> Loop:
+    """The loop over blocks, now at `place`, as it runs where a later block's part of dense operands is fetched: by the strip around it, or by tiles inside."""
+    strip, b = loop.env.mode.strip, loop.b
+    here = loop.env.with_cursors({walker.access: walker.cursor(place, None, walker.segment.coordinate(place))})
+
+    def ahead(env: Env) -> Env:
+        return env._replace(cursors=here.cursors).bind(loop.var, prefetch.soon(loop, walker, place, BLOCKS))
+
+    if strip is None:
+        return replace(loop, env=loop.env.in_mode(ahead=ahead)) if b.has_masks() else loop
+    if strip.rows is not None and strip.rows.at is None and b.has_masks():
+        _next_block(loop.context, loop.cases[key], here.in_mode(ahead=ahead), strip, whole=True)
+    return loop
+
+
+def _next_block(context: Context, stmt: cin.Stmt, env: Env, strip: Strip, whole: bool = False) -> None:
+    """Fetch what the strip will read of dense operands at a later block of the walk around: of all rows, or of as many as this tile has, so that each tile of
+    rows fetches its part."""
+    loops, inner = cin.nested(stmt)
+    rows, later, b = strip.rows, env.mode.ahead, context.b
+    if not loops or not isinstance(inner, cin.Assign) or rows is None or later is None:
+        return
+    found = [a for a in dict.fromkeys(cin.accesses(inner.rhs)) if _shared(context, a, loops, strip)]
+    lines = max(1, strip.lanes * strip.vectors * inner.rhs.dtype.itemsize // LINE)
+    count = int(context.program.extent(loops[-1]))
+    if len(found) != 1 or len(loops) > 1 or (count if whole else rows.count) * lines > MOST:
+        return
+    (access,) = found
+    operand, size, there = context.operands[access.tensor.name], access.dtype.itemsize, later(env)
+    for row in range(count if whole else rows.count):
+        at = b.i64(row) if whole else b.min(b.add(rows.first, row), b.i64(count - 1))
+        position = context.resolve(there.bind(loops[-1], at), inner).cursors[access].pos
+        for line in range(lines):
+            prefetch_line(b, operand.vals, b.add(position, line * LINE // size), size)
+
+
+def _shared(context: Context, access: cin.Access, loops: list[cin.IndexVar], strip: Strip) -> bool:
+    """Whether all rows of a strip read a row of a dense operand, one for each coordinate of the reduction inside."""
+    assert strip.rows is not None
+    last = access.indices and access.level_index(len(access.indices) - 1)
+    dense = access.tensor.format.is_dense and access.tensor.policy in (None, "dense")
+    return bool(dense and last == strip.var and loops[-1] in access.indices and not strip.rows.tell(access))
 
 
 def _results(context: Context, consumer: cin.Stmt, env: Env, strip: Strip) -> None:
@@ -70,7 +125,7 @@ def _results(context: Context, consumer: cin.Stmt, env: Env, strip: Strip) -> No
     values = area.vals if isinstance(area, DenseArea) else context.output.vals(b)
     for number in range(strip.rows.count):
         here = context.resolve(strip.rows.bound(b, env, number), consumer)
-        prefetch(b, values, here.cursors[consumer.lhs].pos, tensor.dtype.itemsize)
+        prefetch_line(b, values, here.cursors[consumer.lhs].pos, tensor.dtype.itemsize)
 
 
 def _next_rows(context: Context, inner: cin.Assign, loops: list[cin.IndexVar], env: Env, strip: Strip) -> None:
@@ -103,7 +158,7 @@ def _next_rows(context: Context, inner: cin.Assign, loops: list[cin.IndexVar], e
             for line in range(each):
                 offset = b.add(b.mul(number, each * LINE // size), line * LINE // size)
                 position = b.add(there.cursors[access].pos, b.min(offset, b.i64(length - 1)))
-                prefetch(b, operand.vals, position, size)
+                prefetch_line(b, operand.vals, position, size)
 
 
 def reductions(stmt: cin.Forall) -> tuple[cin.IndexVar, ...]:

@@ -10,8 +10,9 @@ from sparsejax.jit.cost.memory import LINE
 from sparsejax.jit.cost.price_table import Machine
 from sparsejax.jit.ir import cin
 
-ROWS = 4
-"""Rows of a tile over two dense variables."""
+ROWS, MANY_ROWS = 4, 8
+"""Rows of a tile over two dense variables; and where there are 32 registers of a line each: two such vectors to a row are half of them, and what rows
+share is read once for twice as many."""
 STRIP = 2 * LINE
 """Bytes of a strip that has several rows."""
 WIDE, NARROW = int(16 * LINE), int(4 * LINE)

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sparsejax.jit.backend.builder import Builder, Val, Var
-from sparsejax.jit.codegen import register_tiles
+from sparsejax.jit.codegen import register_tiles, tile_fetches
 from sparsejax.jit.codegen.environment import Cursor, Strip
 from sparsejax.jit.codegen.loops import held, prefetch
 from sparsejax.jit.codegen.loops.counted import Ranges
@@ -56,6 +56,7 @@ def at_entry(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
     if loop.plan.prefetch:
         prefetch.fetch(loop, key, walker, place)
         _fetch_strip(loop, key, walker, place)
+        loop = tile_fetches.of_blocks(loop, key, walker, place)
     loop.at_place(key, walker, place)
 
 
