@@ -16,6 +16,7 @@ generation). `W` packed into strips, whose lines do not share sets of the first 
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -95,14 +96,19 @@ def _next_block(context: Context, stmt: cin.Stmt, env: Env, strip: Strip, whole:
         return
     found = [a for a in dict.fromkeys(cin.accesses(inner.rhs)) if _shared(context, a, loops, strip)]
     lines = max(1, strip.lanes * strip.vectors * inner.rhs.dtype.itemsize // LINE)
-    count = int(context.program.extent(loops[-1]))
-    if len(found) != 1 or len(loops) > 1 or (count if whole else rows.count) * lines > MOST:
+    *slots, row = loops
+    last = int(context.program.extent(row)) - 1
+    extents = [int(context.program.extent(v)) for v in slots] + [last + 1 if whole else rows.count]
+    if len(found) != 1 or math.prod(extents[-1:]) * lines > MOST or math.prod(extents) * lines > 4 * MOST:
         return
     (access,) = found
     operand, size, there = context.operands[access.tensor.name], access.dtype.itemsize, later(env)
-    for row in range(count if whole else rows.count):
-        at = b.i64(row) if whole else b.min(b.add(rows.first, row), b.i64(count - 1))
-        position = context.resolve(there.bind(loops[-1], at), inner).cursors[access].pos
+    for *slot, number in itertools.product(*map(range, extents)):
+        at = b.i64(number) if whole else b.min(b.add(rows.first, number), b.i64(last))
+        here = there.bind(row, at)
+        for var, place in zip(slots, slot, strict=True):
+            here = here.bind(var, b.i64(place))
+        position = context.resolve(here, inner).cursors[access].pos
         for line in range(lines):
             prefetch_line(b, operand.vals, b.add(position, line * LINE // size), size)
 

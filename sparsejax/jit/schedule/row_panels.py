@@ -46,6 +46,9 @@ LEAST, MOST = regions.ROWS, 1 << 13
 """Rows of a panel."""
 
 
+TOGETHER = 2.0
+"""Entries of a column in a panel, on average over those columns that have any there, from which on they may be rows of a tile."""
+
 Panels = tuple[str, Format]
 """The operand that is read in panels, by name, and its format then."""
 
@@ -68,7 +71,7 @@ def chosen(nest: Nest, known: Facts, made: Schedule, schedule: Callable[[Nest, F
     cost = replace(apart.cost, conversions=apart.cost.conversions + copied)
     legal = name not in dict(apart.conversions) and math.isfinite(cost.total)
     most = made.cost.total * (1.0 if made.order[0] in cin.bound_by(cin.Access(nest.output, nest.indices)) else SHARED)
-    cheapest = "columns" if legal and cost.total < most else "rows"
+    cheapest = "columns" if legal and cost.total < most and _together(nest, known, found) >= TOGETHER else "rows"
     if choices.pick("panels", ("rows", "columns") if legal else ("rows",), cheapest) == "rows":
         return replace(made, against=cost.total)
     return replace(apart, cost=cost, panels=found, against=made.cost.total, remembered=None, at_once=False)
@@ -88,6 +91,15 @@ def read(nest: Nest, known: _Facts, panels: Panels | None) -> tuple[Nest, _Facts
     parts = blocks.parts_of_nest(made)
     apart = {a.tensor.name: blocks.split_counts(a, parts, counts[a.tensor.name]) for a in made.reads}
     return blocks.split(made), replace(known, counts={**known.counts, **apart})
+
+
+def _together(nest: Nest, known: Facts, panels: Panels) -> float:
+    """How many entries of a column lie in a panel, on average over those columns that have any there, wherever they fall."""
+    name, form = panels
+    shape = next(t.shape for t in nest.inputs if t.name == name)
+    outer, inner, *_ = form.level_extents(shape)
+    entries, places = known[name][-1], float(outer * inner)
+    return entries / max(1.0, -places * math.expm1(-entries / places)) if places else 0.0
 
 
 def _counts(form: Format, shape: Sequence[int], known: Counts) -> Counts:

@@ -85,7 +85,22 @@ class Ranges:
             if sure:
                 steps(times)
             else:
-                b.if_else(b.eq(hi, times), lambda: self._written_out(times), steps)
+                same = b.eq(hi, times)
+                for span in self._spans():
+                    same = b.and_(same, b.eq(span, times))
+                b.if_else(same, lambda: self._written_out(times), steps)
+
+    def _spans(self) -> list[Val]:
+        """What lies between two rows that end along the loop, of each access: as long as the loop, which LLVM does not know, whose registers would else hold
+        a place for every row."""
+        loop, found = self.loop, dict[str, Val]()
+        for access in cin.accesses(self.body):
+            last = len(access.indices) - 1
+            levels = access.tensor.format.levels
+            if last > 0 and access.level_index(last) == loop.var and all(level.full for level in levels[last - 1 :]):
+                span = loop.context.axis_of_level(access, last - 1).span
+                found[span.ref] = span
+        return list(found.values())
 
     def _written_out(self, times: int) -> None:
         """Coordinates from zero on, one after the other."""
