@@ -58,6 +58,8 @@ class Case:
     ours: Runs
     peers: Runs
     expected: Any
+    given: Any = ()
+    """The operands as SciPy and NumPy have them, where other programs read them too."""
 
 
 def torch_or_none() -> Any:
@@ -76,10 +78,10 @@ def statement(text: str, name: str, shape: tuple[int, ...]) -> Callable[..., Any
     return sj.jit(lambda **arrays: sj.insum(text, **{name: snp.zeros(shape, np.float32)}, **arrays))
 
 
-def blocks(quick: bool) -> Iterator[Case]:
+def blocks(quick: bool, shares: tuple[float, ...] = (0.5, 0.2, 0.05)) -> Iterator[Case]:
     """Every size of block, share of blocks, and number of columns."""
     torch, rng, size = torch_or_none(), np.random.default_rng(0), 512 if quick else SIZE
-    for block, stored in [(b, s) for b in (32, 8) for s in (0.5, 0.2, 0.05)]:
+    for block, stored in [(b, s) for b in (32, 8) for s in shares]:
         kept = rng.random((size // block, size // block)) < stored
         dense = rng.standard_normal((size, size), np.float32) * np.kron(kept, np.ones((block, block), np.float32))
         theirs = sp.bsr_array(dense, blocksize=(block, block))
@@ -106,7 +108,14 @@ def blocks(quick: bool) -> Iterator[Case]:
                 in_blocks = left.to_sparse_bsr((block, block))
                 peers["torch bsr"] = lambda A=in_blocks, B=right: A @ B
             share = f"{100 * (1 - stored):.0f} %"
-            yield Case("blocks", f"{block} x {block}, {columns} columns, {share} sparse", ours, peers, dense @ made)
+            yield Case(
+                "blocks",
+                f"{block} x {block}, {columns} columns, {share} sparse",
+                ours,
+                peers,
+                dense @ made,
+                (theirs, made),
+            )
 
 
 def graphs(quick: bool) -> Iterator[Case]:

@@ -73,14 +73,14 @@ WALK(plain, 0, 0) WALK(ahead8, 8, 0) WALK(ahead16, 16, 0) WALK(past8, 8, 1)
 WALKS = ("plain", "ahead8", "ahead16", "past8")
 
 
-def compiled(folder: Path) -> ctypes.CDLL | None:
-    """The C code as a library; None, and a line that says why, where nothing can compile it."""
+def compiled(folder: Path, text: str = SOURCE) -> ctypes.CDLL | None:
+    """C code as a library; None, and a line that says why, where nothing can compile it."""
     compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
     if compiler is None:
         print("skipped: there is no C compiler (cc, gcc, clang)")
         return None
     source, library = folder / "walk.c", folder / "walk.so"
-    source.write_text(SOURCE)
+    source.write_text(text)
     flags = ["-O3", "-march=native", "-shared", "-fPIC", "-w"]
     made = subprocess.run(
         [compiler, *flags, str(source), "-o", str(library)], capture_output=True, text=True, check=False
