@@ -106,6 +106,8 @@ def _next_block(context: Context, stmt: cin.Stmt, env: Env, strip: Strip, whole:
         return
     (access,) = found
     operand, size, there = context.operands[access.tensor.name], access.dtype.itemsize, later(env)
+    if not isinstance(operand, (Input, DenseArea)):
+        return
     for *slot, number in itertools.product(*map(range, (*extents, each))):
         here = there.bind(row, b.i64(number) if whole else b.add(rows.first, number))
         for var, place in zip(slots, slot, strict=True):
