@@ -46,7 +46,7 @@ def of_strip(context: Context, body: cin.Stmt, env: Env) -> None:
     strip = env.mode.strip
     if strip is None or strip.rows is None or not isinstance(body, cin.Where):
         return
-    if env.mode.ahead is not None:
+    if env.mode.ahead is not None and strip.rows.at is None:
         _next_block(context, body.producer, env, strip)
     if strip.rows.later is None:
         return
