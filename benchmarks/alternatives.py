@@ -25,7 +25,7 @@ from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.jit.backend import compiler
 
 FASTER, HOPELESS = 1.15, 10.0
-NOT_HERE = ("sharded_loops", "chunks", "alone", "conversion", "passes", "memory", "donation", "copies")
+NOT_HERE = ("sharded_loops", "sharded_tasks", "chunks", "alone", "conversion", "passes", "memory", "donation", "copies")
 """Choices that make no difference to one thread's machine code, or between calls only."""
 
 

@@ -215,11 +215,13 @@ def main() -> None:
     parser.add_argument("--links", type=float, default=1e7, help="of --scale")
     parser.add_argument("--only", nargs="*", default=list(PROGRAMS), choices=PROGRAMS)
     parser.add_argument("--explain", action="store_true")
+    parser.add_argument("--choose", default="auto", help="what config.choose says, as sharded_tasks=apart")
     args = parser.parse_args()
     import distributed
 
     import sparsejax.dask as sd
 
+    sj.config.update("choose", args.choose)
     if args.scale is not None:
         args.data = f"R-MAT of scale {args.scale}"
     graph = (

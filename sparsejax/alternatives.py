@@ -48,6 +48,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "rounds": "a loop over arrays in shards is tasks for every round, and the client reads what it depends on",
         "together": "all its rounds are one task, or one for each part of an axis on which nothing meets",
     },
+    "sharded_tasks": {
+        "apart": "every operation on a shard is a task, of which the scheduler hears",
+        "gang": "all that a worker does for a result is one task, and these pass results to each other",
+    },
     "shapes": {
         "fixed": "the first call of a program is traced for its shapes; extents that change in later ones are symbols",
         "symbolic": "all extents of the first call are symbols already",

@@ -34,7 +34,7 @@ class ShardedFunction:
                 )
             return self._jit(*args, **kwargs)
         emitter, results, tree = self._emit(args, kwargs)
-        return tree_util.tree_unflatten(tree, [emitter.sharded(r) for r in results])
+        return tree_util.tree_unflatten(tree, [emitter.sharded(r, alone=len(results) == 1) for r in results])
 
     def _emit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Emitter, list[Placed], Any]:
         given: list[Any] = []
@@ -57,7 +57,7 @@ class ShardedFunction:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """What a call would do: the cut of every operation, what is moved and why, and the size of the graph. Runs loops that depend on data."""
-        emitter, _, _ = self._emit(args, kwargs)
+        emitter, results, _ = self._emit(args, kwargs)
         lines: list[str] = []
         for count, plan in _counted(emitter.plans):
             lines.append(f"plan ({count} times)" if count > 1 else "plan")
@@ -81,6 +81,10 @@ class ShardedFunction:
         tasks = len(emitter.graph)
         edges = sum(len(getattr(node, "dependencies", ())) for node in emitter.graph.values())
         lines.append(f"{tasks} nodes, {edges} edges, {_bytes(emitter.sent)} moved at most")
+        if len(results) == 1 and (gang := emitter.sharded(results[0], alone=True).gang()) is not None:
+            lines.append(
+                f"gang: {gang.count} tasks in place of these, which pass {_bytes(gang.sent)} to each other and wait {gang.waits} times"
+            )
         return "\n".join(lines)
 
 

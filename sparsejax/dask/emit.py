@@ -27,6 +27,7 @@ from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.dask import places, tasks
 from sparsejax.dask.axes import CONTROL
 from sparsejax.dask.cuts import whole
+from sparsejax.dask.gangs import Recipe
 from sparsejax.dask.plan import FAN, Choice, Plan, Stage
 from sparsejax.dask.prices import Known, bytes_per_entry
 from sparsejax.dask.sharded import SMALL, Sharded, placed
@@ -69,6 +70,9 @@ class Emitter:
         """Small operands by name, and the bytes of their copies in tasks."""
         self._copies: Counter[str] = Counter()
         self._operands: dict[Any, tuple[tuple[int, ...] | None, list[Any]]] = {}
+        self.given_bytes = 0.0
+        self._foreign: set[Any] = set()
+        """Bytes of arguments in shards, and the keys of their graphs."""
         self.sent = 0.0
         """Bytes that are expected to be moved."""
 
@@ -79,8 +83,11 @@ class Emitter:
         if isinstance(value, Sharded):
             self.graph.update(value._graph)
             self.homes.update(value.homes)
+            self._foreign.update(value._graph)
             entries = float(value.counts.sum()) if value.counts is not None else _guess(value.aval)
-            return Placed(value.aval, value.cuts, entries, value.name)
+            made = Placed(value.aval, value.cuts, entries, value.name)
+            self.given_bytes += made.bytes
+            return made
         x: Array = value if isinstance(value, Array) else weak_scalar(value) if np.isscalar(value) else asarray(value)
         name = f"const-{digest(x._storage)}"
         if x.nbytes <= SMALL:
@@ -106,10 +113,18 @@ class Emitter:
         if source.name in self._small:
             self.graph.update(placed(source.name, {(0,) * source.aval.ndim: self._small[source.name]}, True)[1])
 
-    def sharded(self, value: Placed) -> Sharded:
-        """A value as a collection."""
+    def sharded(self, value: Placed, alone: bool = False) -> Sharded:
+        """A value as a collection; `alone` where it is the only result, which a gang may make (`gangs`)."""
         self._node(value)
-        return Sharded(value.aval, value.cuts, value.name, self.graph, homes=self.homes)
+        made = Sharded(value.aval, value.cuts, value.name, self.graph, homes=self.homes)
+        if alone:
+            own = [
+                k
+                for k, node in self.graph.items()
+                if k not in self._foreign and not hasattr(node, "status") and bool(getattr(node, "dependencies", None))
+            ]
+            made.recipe = Recipe(own, self.sizes, self.given_bytes)
+        return made
 
     # -------------------------------------------------------------------------------------------------- programs
 

@@ -21,7 +21,8 @@ from collections import OrderedDict
 from typing import Any
 
 from sparsejax import config
-from sparsejax.dask import watch
+from sparsejax.dask import members, watch
+from sparsejax.dask.meetings import Meetings
 from sparsejax.jit.backend import records
 from sparsejax.optional import optional
 
@@ -49,9 +50,11 @@ class Board(SchedulerPlugin):
         self.bytes = 0
         self.claims: dict[str, tuple[str, asyncio.Event]] = {}
         """Who makes the record of a name now, and what those who wait for it wait for."""
+        self.meetings: Meetings | None = None
 
     async def start(self, scheduler: Any) -> None:
         """Answer workers from now on, and look after their memory."""
+        self.meetings = Meetings(scheduler)
         handlers = {"load": self.load, "claim": self.claim, "store": self.store, "release": self.release}
         scheduler.handlers.update({f"sparsejax_{name}": handler for name, handler in handlers.items()})
         callback = optional("tornado.ioloop", "dask").PeriodicCallback(watch.Watch(scheduler).look, 1000)
@@ -60,6 +63,8 @@ class Board(SchedulerPlugin):
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """A worker is lost: what it was to make, another makes."""
+        if self.meetings is not None:
+            self.meetings.lost(worker)
         for name in [n for n, (holder, _) in self.claims.items() if holder == worker]:
             self.release(name, worker)
 
@@ -104,6 +109,7 @@ class Reader(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Ask the scheduler of this worker from now on, and keep no more free memory than goes with the worker's limit."""
         self._worker = worker
+        worker.handlers["sparsejax_take"] = members.take
         limit = getattr(getattr(worker, "memory_manager", None), "memory_limit", None)
         if limit:
             config.update("free_memory", min(config.free_memory(), int(limit) >> 24))
@@ -160,6 +166,7 @@ def _running() -> Any:
 
 
 _installed: weakref.WeakSet[Any] = weakref.WeakSet()
+_refused: weakref.WeakSet[Any] = weakref.WeakSet()
 _installing = threading.Lock()
 
 
@@ -173,4 +180,10 @@ def install(client: Any) -> None:
         client.register_plugin(Board())
         client.register_plugin(Reader())
     except Exception as error:  # the package may not be installed where the scheduler runs
+        _refused.add(client)
         log.warning("each worker compiles for itself: %s: %s", type(error).__name__, error)
+
+
+def exchanging(client: Any) -> bool:
+    """Whether the workers of a client's cluster exchange what they compile, and results."""
+    return client in _installed and client not in _refused

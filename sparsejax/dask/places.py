@@ -37,6 +37,12 @@ def seats(client: Any) -> tuple[str, ...]:
     return found
 
 
+def memory(client: Any) -> float:
+    """Bytes of the worker of a client's cluster that has the fewest; 0 where they have no limit."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return float(min((w["memory_limit"] for w in workers if w["memory_limit"]), default=0))
+
+
 def home(number: int, count: int, among: Sequence[str]) -> str | None:
     """The worker of one of so many blocks; None where there is only one, or no worker.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
-from sparsejax.dask import elsewhere, exchange, places
+from sparsejax.dask import elsewhere, exchange, gangs, places
 from sparsejax.dask.cuts import Cut, aligned, cuts_for
 from sparsejax.dask.products import row_costs
 from sparsejax.formats import Format
@@ -34,7 +34,7 @@ class Sharded:
     Make one with `shard`; functions of `sparsejax.dask.jit` take and return them. Blocks have the format, dtype and fill of the array.
     """
 
-    __slots__ = ("_graph", "aval", "counts", "cuts", "homes", "name")
+    __slots__ = ("_graph", "aval", "counts", "cuts", "homes", "name", "recipe")
 
     def __init__(
         self,
@@ -47,6 +47,8 @@ class Sharded:
     ) -> None:
         self.aval, self.cuts, self.name, self.counts = aval, tuple(cuts), name, counts
         self._graph, self.homes = graph, homes or {}
+        self.recipe: gangs.Recipe | None = None
+        """How a gang makes it (`gangs`)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -108,7 +110,16 @@ class Sharded:
     # ------------------------------------------------------------------------------------------------ Dask's protocol
 
     def __dask_graph__(self) -> Mapping[Any, Any]:
+        gang = self.gang()
+        if gang is not None:
+            return places.annotated(gang.graph, {**self.homes, **gang.homes})  # type: ignore[no-any-return]
         return places.annotated(self._graph, self.homes)  # type: ignore[no-any-return]
+
+    def gang(self) -> gangs.Gang | None:
+        """The gang that makes it on the current client's cluster; None where tasks are run apart."""
+        if self.recipe is None or not _on_clients(_configured()):
+            return None
+        return self.recipe.gang(self, current_client())
 
     def __dask_keys__(self) -> list[Any]:
         return [(self.name, *place) for place in self.blocks()]
@@ -141,14 +152,20 @@ class Sharded:
         client = None if kwargs else current_client()
         if client is not None and not client.asynchronous and _on_clients(_configured()):
             return _gathered(_fetched(client, self.__dask_graph__(), self.__dask_keys__()), self.grid, self.aval)
-        whole: Array = optional("dask", "dask").compute(self, **kwargs)[0]
+        whole: Array = optional("dask", "dask").compute(self._here(kwargs), **kwargs)[0]
         return whole
 
     def persist(self, **kwargs: Any) -> Sharded:
         """The same array with its blocks computed, kept where they were."""
         self._refuse_elsewhere(kwargs)
-        made: Sharded = optional("dask", "dask").persist(self, **kwargs)[0]
+        made: Sharded = optional("dask", "dask").persist(self._here(kwargs), **kwargs)[0]
         return made
+
+    def _here(self, how: Mapping[str, Any]) -> Sharded:
+        """It without a gang, where a scheduler of this process is asked for."""
+        if _on_clients(how.get("scheduler", _configured())):
+            return self
+        return Sharded(self.aval, self.cuts, self.name, self._graph, self.counts, self.homes)
 
     def _refuse_elsewhere(self, how: Mapping[str, Any]) -> None:
         """ValueError where blocks lie on a cluster and a scheduler of this process is asked for."""

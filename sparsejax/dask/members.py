@@ -1,0 +1,190 @@
+"""What a task of a gang does: all tasks of one worker, in their order; results that others read are sent to them as soon as they are there.
+
+    member 0                             member 1
+    y0 = A0 @ x                          y1 = A1 @ x
+    sends y0, waits for y1       <-->    sends y1, waits for y0
+    z0 = A0 @ (y0, y1)                   z1 = A1 @ (y0, y1)
+
+Results pass over the comms of Dask's workers. A member that waits asks the scheduler once a second whether all are still there (`meetings`); where one is
+not, all begin anew. One that finds nobody gives its thread back, so that the others can run on the same worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparsejax.optional import optional
+
+AT_ONCE, PATIENCE, ANSWER = 0.2, 20.0, 60.0
+"""Seconds that a member waits for the others with its thread, between questions after that, and for an answer of the scheduler."""
+LOOK = 1.0
+"""Seconds between questions to the scheduler while a result is waited for."""
+
+
+class Broken(Exception):
+    """A member of the gang is lost or has begun anew."""
+
+
+@dataclass
+class Step:
+    """A task of a member: its key, what it computes, the parts that read its result, and what nobody reads afterwards."""
+
+    key: Any
+    node: Any
+    readers: tuple[int, ...] = ()
+    done: tuple[Any, ...] = ()
+
+
+_boxes: dict[tuple[str, int, int], dict[Any, Any]] = {}
+_changed = threading.Condition()
+"""Results that have come: by gang, meeting and part."""
+
+
+async def take(gang: str, number: int, part: int, key: bytes, block: Any) -> None:
+    """A result comes from another worker."""
+    _put((gang, number, part), pickle.loads(key), block)
+
+
+def _put(box: tuple[str, int, int], key: Any, block: Any) -> None:
+    with _changed:
+        _boxes.setdefault(box, {})[key] = block
+        _changed.notify_all()
+
+
+def member(
+    gang: str, part: int, keys: Sequence[Any], steps: bytes, wanted: Sequence[Any], names: Any, *given: Any
+) -> Any:
+    """All tasks of a part: what is wanted of their results."""
+    try:
+        worker = optional("distributed", "dask").get_worker()
+    except ValueError:
+        raise RuntimeError(
+            "tasks that pass results to each other run on the workers of a cluster; call compute(scheduler=...) of the array itself"
+        ) from None
+    own = Member(worker, gang, part, keys)
+    program: list[Step] = pickle.loads(steps)
+    while True:
+        own.meet()
+        try:
+            made = own.run(program, dict(zip(names, given, strict=True)))
+            return tuple(made[k] for k in wanted)
+        except Broken:
+            continue
+        except Exception as error:
+            own.fail(error)
+            raise
+        finally:
+            own.forget()
+
+
+class Member:
+    """One member while it runs."""
+
+    def __init__(self, worker: Any, gang: str, part: int, keys: Sequence[Any]) -> None:
+        self._worker, self._gang, self._part, self._keys = worker, gang, part, list(keys)
+        self._number: int | None = None
+        self._peers: list[str] = []
+        self._sent: list[Any] = []
+
+    def meet(self) -> None:
+        """Wait for all others."""
+        patience, seceded, asked = AT_ONCE, False, None
+        while True:
+            number, peers, wrong = self._ask(
+                "meet", part=self._part, keys=self._keys, worker=self._worker.address, asked=asked, patience=patience
+            )
+            if wrong:
+                raise RuntimeError(f"results that are made together cannot be made again: {wrong}")
+            asked = number
+            if peers is not None:
+                self._number, self._peers = number, peers
+                return
+            if not seceded:
+                optional("distributed", "dask").secede()  # another part may wait for this thread
+                seceded, patience = True, PATIENCE if PATIENCE < LOOK else LOOK
+
+    def run(self, steps: Sequence[Step], values: dict[Any, Any]) -> dict[Any, Any]:
+        """Results of all steps that nobody is done with."""
+        for step in steps:
+            for key in step.node.dependencies:
+                if key not in values:
+                    values[key] = self._wait(key)
+            values[step.key] = made = step.node(values)
+            for reader in step.readers:
+                self._send(reader, step.key, made)
+            for key in step.done:
+                del values[key]
+        for future in self._sent:
+            self._arrived(future)
+        self._sent = []
+        return values
+
+    def fail(self, error: Exception) -> None:
+        """Tell the others."""
+        try:
+            packed = pickle.dumps(error)
+            pickle.loads(packed)
+        except Exception:  # of a class that cannot be sent
+            packed = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+        self._ask("fail", number=self._number, error=packed)
+
+    def forget(self) -> None:
+        """Let go of what has come."""
+        self._sent = []
+        with _changed:
+            for box in [b for b in _boxes if b[0] == self._gang and b[2] == self._part and b[1] <= (self._number or 0)]:
+                del _boxes[box]
+
+    def _send(self, reader: int, key: Any, block: Any) -> None:
+        box, address = (self._gang, self._number or 0, reader), self._peers[reader]
+        if address == self._worker.address:
+            _put(box, key, block)
+            return
+        wrapped = optional("distributed.protocol", "dask").to_serialize(block)
+        names = {"gang": box[0], "number": box[1], "part": box[2], "key": pickle.dumps(key), "block": wrapped}
+        sending = _sending(self._worker.rpc(address), names)
+        self._sent.append(asyncio.run_coroutine_threadsafe(sending, self._worker.loop.asyncio_loop))
+
+    def _arrived(self, future: Any) -> None:
+        """A result is with its reader."""
+        while True:
+            try:
+                future.result(LOOK)
+                return
+            except TimeoutError:
+                self._look()
+            except OSError:
+                self._look()
+                raise Broken from None
+
+    def _wait(self, key: Any) -> Any:
+        box = self._gang, self._number or 0, self._part
+        while True:
+            with _changed:
+                if _changed.wait_for(lambda: key in _boxes.get(box, ()), LOOK):
+                    return _boxes[box].pop(key)
+            self._look()
+
+    def _look(self) -> None:
+        """Broken where a member is not there any more, and its error where it has failed."""
+        told = self._ask("whole", number=self._number)
+        if told == "broken":
+            raise Broken
+        if isinstance(told, str):
+            raise RuntimeError(f"results that are made together cannot be made: {told}")
+        if told is not None:
+            raise pickle.loads(told)
+
+    def _ask(self, what: str, **arguments: Any) -> Any:
+        scheduler = getattr(self._worker.scheduler, f"sparsejax_{what}")
+        ask = optional("distributed.utils", "dask").sync
+        return ask(self._worker.loop, scheduler, callback_timeout=ANSWER, gang=self._gang, **arguments)
+
+
+async def _sending(rpc: Any, names: dict[str, Any]) -> None:
+    await rpc.sparsejax_take(**names)
