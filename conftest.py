@@ -66,9 +66,9 @@ OPTIONAL = re.compile(r"^(?:import|from) (h5py|zarr|torch|jax|matplotlib|pandas|
 FIRST = (
     "tests/insum/",
     "tests/dask/",
-    "tests/jit/test_tuning",
-    "tests/jit/test_tiles",
-    "tests/jit/test_kernel_memory",
+    "tests/runtime/test_tuning",
+    "tests/codegen/test_tiles",
+    "tests/backend/test_kernel_memory",
     "tests/enumeration/",
     "tests/fuzz/",
     "tests/test_docs",

@@ -20,12 +20,12 @@ from tests import rotation
 
 OPTIMISED = (
     "tests/real_data",
-    "tests/vector_math",
+    "tests/codegen/vector_math",
     "tests/benchmarks",
     "tests/object_cache",
     "tests/examples",
-    "tests/jit/test_jammed",
-    "tests/jit/test_tuning",
+    "tests/codegen/test_jammed",
+    "tests/runtime/test_tuning",
     "tests/dask/test_cluster",
     "tests/dask/test_random_programs_on_a_cluster",
     "tests/threads",

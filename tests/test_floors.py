@@ -252,3 +252,9 @@ def test_one_file_asks_whether_an_index_is_a_variable():
     own = ROOT / "jit" / "ir" / "indices.py"
     assert asked.search(own.read_text())
     assert [f.name for f in ROOT.rglob("*.py") if f != own and asked.search(f.read_text())] == []
+
+
+def test_every_stage_of_the_compiler_has_a_folder_of_tests():
+    stages = {f.parent.name for f in (ROOT / "jit").glob("*/__init__.py")}
+    assert stages <= {f.parent.name for f in Path(__file__).parent.glob("*/test_*.py")}
+    assert "codegen" in stages

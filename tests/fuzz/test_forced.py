@@ -13,7 +13,7 @@ from tests.fuzz import engine, forced
 rng = np.random.default_rng(0)
 N = 6
 ELSEWHERE = {"loop_shape", "range", "tail", "prefetch"}
-"""Choices whose every alternative `tests/jit/test_forced_shapes.py` takes, which says so in a test of its own."""
+"""Choices whose every alternative `tests/rewrite/test_forced_shapes.py` takes, which says so in a test of its own."""
 SHARDED = {"sharded_loops", "sharded_tasks"}
 """Those of programs over shards, which `tests/dask/test_together.py` and `tests/dask/test_gangs.py` take."""
 

@@ -13,7 +13,7 @@ LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 0, 0, 8, 3, 30]
 
 @pytest.fixture(autouse=True, params=[0.0, loop_shapes.FEW], ids=["vectors", "pairs"])
 def single_loads(monkeypatch, gathers, request):
-    """Operands are put together from single loads, as where processors gather slowly (`tests/jit/test_gathered.py` has the others); rows of
+    """Operands are put together from single loads, as where processors gather slowly (`tests/codegen/test_gathered.py` has the others); rows of
     few entries too, or two by two."""
     monkeypatch.setattr(loop_shapes, "FEW", request.param)
     gathers(False)

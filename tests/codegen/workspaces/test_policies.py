@@ -254,7 +254,7 @@ def _resized(expr, shape):
 SCRIPT = """
 import resource, sys
 import numpy as np
-from tests.workspaces import test_policies as t
+from tests.codegen.workspaces import test_policies as t
 policy, room, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = np.random.default_rng(0)
 small = np.stack([rng.integers(0, 2**40, 100) for _ in range(2)])

@@ -6,7 +6,7 @@ import pytest
 from sparsejax.formats import convert, validate
 from sparsejax.jit.cost import workspace_choice
 from sparsejax.jit.ir import policies
-from tests.workspaces import cases
+from tests.codegen.workspaces import cases
 
 pytestmark = pytest.mark.rotating(10)
 

@@ -5,7 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from tests.vector_math.kernels import apply
+from tests.codegen.vector_math.kernels import apply
 
 pytestmark = pytest.mark.rotating(16)
 

@@ -10,7 +10,7 @@ import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.jit.runtime.system import result_memory
 from tests.fuzz import engine
-from tests.jit.test_donation import address
+from tests.runtime.test_donation import address
 
 pytestmark = pytest.mark.rotating(16)
 

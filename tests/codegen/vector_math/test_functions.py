@@ -7,7 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from benchmarks import minimax
 from sparsejax.jit.codegen.vector_math import coefficients
-from tests.vector_math.kernels import NAMES, apply, reference, ulps
+from tests.codegen.vector_math.kernels import NAMES, apply, reference, ulps
 
 pytestmark = pytest.mark.rotating(16)
 
