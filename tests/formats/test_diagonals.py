@@ -6,8 +6,8 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.errors import FormatError
-from sparsejax.formats import Format, convert
-from sparsejax.formats.parts import diagonals
+from sparsejax.formats import Format, Storage, convert, structural
+from sparsejax.formats.parts import diagonals, located
 
 FORMATS = (
     "csr",
@@ -113,3 +113,28 @@ def test_diag_of_vectors():
     np.testing.assert_array_equal(made.todense(), np.diag([1.0, 0.0, 3.0]))
     np.testing.assert_array_equal(sj.jit(snp.diag)(sj.array(x)).todense(), np.diag(x))
     np.testing.assert_array_equal(sj.grad(lambda v: snp.sum(snp.diag(v) ** 2))(x).todense(), 2 * x)
+
+
+@pytest.mark.parametrize("kept", ["few", "all"])
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_diagonals_of_many_rows_are_kept_where_they_are_short(monkeypatch, kept, form):
+    monkeypatch.setattr(located, "BLOCK", 7)
+    rng, n = np.random.default_rng(5), 33
+    dense = rng.random((n, n - 4)) * (rng.random((n, n - 4)) < 0.4)
+    for k in (-3, 0, 2):
+        ends = max(0, -k), min(n, n - 4 - k)
+        place = np.arange(*ends)
+        dense[place, place + k] = 1.0 if kept == "all" else 0.0
+        dense[place[:1], place[:1] + k] = dense[place[-1:], place[-1:] + k] = 2.0
+    if kept == "all":
+        dense[dense < 1] = 0.0
+    storage = convert.from_dense(dense, Format.parse(form, 2), 0.0)
+    for k in (-3, 0, 2):
+        for _ in range(4):
+            made = structural.diagonal(storage, k, 0, 1, Format.parse("coo", 1))
+            assert np.array_equal(convert.to_dense(made), np.diagonal(dense, k))
+        assert bool(storage.cache["lines"][k, 0, 1]) == (kept == "few")
+        changed = Storage(storage.format, storage.shape, storage.fill_value, storage.buffers, -storage.vals)
+        changed.cache.update(storage.cache)
+        made = structural.diagonal(changed, k, 0, 1, Format.parse("coo", 1))
+        assert np.array_equal(convert.to_dense(made), -np.diagonal(dense, k))

@@ -219,26 +219,30 @@ class Line:
 
 
 def comes_back(storage: Storage, key: tuple[int, int, int]) -> bool:
-    """Whether a diagonal was asked of this pattern before, which is noted, for matrices of few rows."""
-    if storage.shape[0] > BLOCK:
-        return False
+    """Whether a diagonal that is not too long to be kept (False) was asked of this pattern before, which is noted."""
     lines = storage.cache.setdefault("lines", {})
     if key in lines:
-        return True
+        return lines[key] is None
     if len(lines) < LINES:
         lines[key] = None
     return False
 
 
 def remembered(storage: Storage, key: tuple[int, int, int], begin: tuple[int, int], count: int) -> Storage:
-    """`line` from `begin` on, in steps of one, whose places are kept with the pattern. O(rows and their short entries)."""
+    """`line` from `begin` on, in steps of one, whose places are kept with the pattern: of many rows where all `LINES` of this length take
+    no more memory than the array. O(rows and their short entries)."""
     pos, crd = storage.buffers[1]
-    rows = np.arange(begin[0], begin[0] + count)
-    here = passes.over(count).located(pos, crd, rows, rows + (begin[1] - begin[0]))
-    number = (here >= 0).nonzero()[0]
-    places = here if len(number) == count else here[number]
-    made = _coo(number.astype(crd_dtype(count), copy=False), storage.vals.take(places), count, storage.fill_value)
-    storage.cache["lines"][key] = Line(places, made.buffers, (count,))
+    numbers, found = [], []
+    for k in range(0, count, BLOCK):
+        rows = np.arange(begin[0] + k, begin[0] + min(k + BLOCK, count))
+        here = passes.over(len(rows)).located(pos, crd, rows, rows + (begin[1] - begin[0]))
+        there = (here >= 0).nonzero()[0]
+        numbers.append((there + k).astype(crd_dtype(count), copy=False))
+        found.append(here if len(there) == len(here) else here[there])
+    places, number = (a[0] if len(a) == 1 else np.concatenate(a) for a in (found, numbers))
+    made = _coo(number, storage.vals.take(places), count, storage.fill_value)
+    few = count <= BLOCK or LINES * len(places) <= len(storage.vals)
+    storage.cache["lines"][key] = few and Line(places, made.buffers, (count,))
     return made
 
 
