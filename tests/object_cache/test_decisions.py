@@ -6,7 +6,8 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.jit.backend import decision_cache, object_cache
-from sparsejax.jit.graph import reassociate
+from sparsejax.jit.graph import expected, reassociate
+from sparsejax.jit.runtime import plan_cache
 
 
 @pytest.fixture
@@ -75,3 +76,22 @@ def test_how_products_are_associated_is_known_to_the_next_process(folder, monkey
         function, arrays = product(n, columns, entries)
         function(*arrays)
         assert len(priced) == count + 2
+
+
+def test_what_kernels_of_several_statements_cost_is_known_to_the_next_process(folder, monkeypatch):
+    searched, real = [], expected._cheapest
+    monkeypatch.setattr(expected, "_cheapest", lambda nest, known: searched.append(nest) or real(nest, known))
+    texts, found, several = [], [], []
+    for _ in range(2):
+        decision_cache.forget()
+        plan_cache.forget()
+        expected._scheduled.cache_clear()
+        searched.clear()
+        A = sj.array(np.random.default_rng(3).random((30, 40)) < 0.2, format="csr").astype(float)
+        function = sj.jit(lambda A: sj.nn.softmax(A))
+        found.append(function(A).todense())
+        several.append(sum(nest.nested for nest in searched))
+        texts.append(function.lower(A).as_text("plan"))
+    assert np.array_equal(*found)
+    assert texts[0] == texts[1]
+    assert several[0] > 0 == several[1]

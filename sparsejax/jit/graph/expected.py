@@ -13,13 +13,16 @@ exist, as those of the inputs that they come from.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats.storage import Storage
+from sparsejax.jit.backend import decision_cache
 from sparsejax.jit.cost import machine, price_table, skew, statistics
 from sparsejax.jit.graph import fuse, partition
 from sparsejax.jit.ir import blocks, choices, cin
@@ -124,16 +127,25 @@ class Known:
         return step.nest, statistics.Facts(dict(zip(names, counts, strict=True)), pairs, same=same, fresh=fresh)
 
     def cost(self, step: partition.KernelStep) -> float | None:
-        """What the cheapest schedule of a kernel costs; None where it has none, or shares no loop."""
-        made = self.schedule(step)
-        return None if made is None else made.cost.total
+        """What the cheapest schedule of a kernel costs; None where it has none, or shares no loop. Of one with several statements, which takes
+        milliseconds to find, other processes know it too."""
+        nest, *known = self._told(step)
+        if not nest.nested:
+            return _cost(nest, *known)
+        told = f"cost {config.planning()} {nest} {known[:-2]} {sorted(known[-2])} {known[-1]}"
+        found: float | None = json.loads(decision_cache.remembered(told, lambda: json.dumps(_cost(nest, *known))))
+        return found
 
     def schedule(self, step: partition.KernelStep) -> schedules.Schedule | None:
         """The cheapest schedule of a kernel; None where it has none, or shares no loop."""
+        return _scheduled(*self._told(step))
+
+    def _told(self, step: partition.KernelStep) -> Any:
+        """A kernel as the scheduler sees it, and all that its schedule depends on."""
         nest, found = self.facts(step)
-        key = (nest, *((t.shape, t.format) for t in (*nest.inputs, nest.output)))
+        types = tuple((t.shape, t.format) for t in (*nest.inputs, nest.output))
         counts, pairs = tuple(sorted(found.counts.items())), tuple(sorted(found.couplings.items()))
-        return _scheduled(key, counts, pairs, found.same, found.fresh, machine.current())
+        return nest, types, counts, pairs, found.same, found.fresh, machine.current()
 
 
 def of_program(steps: Sequence[partition.Step], jaxpr: Jaxpr, observed: Known | Mapping[Var, Storage]) -> Known:
@@ -180,17 +192,23 @@ def of_values(jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> Known:
 
 @functools.lru_cache(maxsize=1024)
 def _scheduled(
-    key: tuple[Nest, Any],
+    nest: Nest,
+    types: Any,
     counts: tuple[tuple[str, statistics.Counts], ...],
     pairs: tuple[tuple[Any, float], ...],
     same: tuple[tuple[str, str], ...],
     fresh: frozenset[str],
     here: price_table.Machine,
 ) -> schedules.Schedule | None:
-    """The cheapest schedule here of the nest in `key`, which also holds what the hash of a nest leaves out."""
-    nest, found = key[0], statistics.Facts(dict(counts), dict(pairs), same=same, fresh=fresh)
+    """The cheapest schedule here of a nest; `types` are what its hash leaves out."""
+    found = statistics.Facts(dict(counts), dict(pairs), same=same, fresh=fresh)
     with choices.pricing():
         return _cheapest(nest, found)
+
+
+def _cost(*told: Any) -> float | None:
+    made = _scheduled(*told)
+    return None if made is None else made.cost.total
 
 
 def _cheapest(nest: Nest, found: statistics.Facts) -> schedules.Schedule | None:
