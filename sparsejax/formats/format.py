@@ -272,10 +272,7 @@ class Format:
         >>> Format.parse("csr", 2).transposed((1, 0))
         Format('csc')
         """
-        if sorted(axes) != list(range(self.ndim)):
-            raise FormatError(f"axes={tuple(axes)} is not a permutation of the {self.ndim} dimensions of format {self}")
-        where = {old: new for new, old in enumerate(axes)}
-        return Format(self.levels, tuple(where[d] for d in self.order), tuple(self.blocks[old] for old in axes))
+        return _transposed(self, tuple(axes))
 
     def unblocked(self) -> Format:
         """The nearest format without blocks: dimensions in the order of their outer levels, dense where both levels are, unless
@@ -454,3 +451,11 @@ def _spelled(text: str, name: str) -> Format:
 def _level(letter: str) -> Level:
     """The level that a letter stands for, a size behind it."""
     return Grouped(int(letter[1:])) if re.fullmatch(r"g\d+", letter) else _LETTERS[letter]
+
+
+@functools.lru_cache(maxsize=1024)
+def _transposed(form: Format, axes: tuple[int, ...]) -> Format:
+    if sorted(axes) != list(range(form.ndim)):
+        raise FormatError(f"axes={axes} is not a permutation of the {form.ndim} dimensions of format {form}")
+    where = {old: new for new, old in enumerate(axes)}
+    return Format(form.levels, tuple(where[d] for d in form.order), tuple(form.blocks[old] for old in axes))

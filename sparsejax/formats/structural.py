@@ -28,14 +28,11 @@ def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
     """
 
     def made() -> Storage:
-        form = _transposed(storage.format, tuple(axes))
+        form = storage.format.transposed(axes)
         shape = tuple(storage.shape[a] for a in axes)
         return Storage(form, shape, storage.fill_value, storage.buffers, storage.vals)
 
     return _view(storage, ("transpose", *axes), made)
-
-
-_transposed = functools.lru_cache(maxsize=1024)(Format.transposed)
 
 
 def _view(storage: Storage, key: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:
