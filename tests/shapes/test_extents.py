@@ -267,8 +267,14 @@ def test_types_that_name_extents():
     assert "f32[n:d]" in str(sj.make_jaxpr(sj.vmap(lambda a, x: a @ x, in_axes=(0, None)))(A, x))
     with pytest.raises(ValueError, match="n is not m"):
         sj.eval_shape(lambda A, x: A.T @ x, A, x)
+    lowered = sj.jit(lambda A, x: sj.lax.fori_loop(0, 3, lambda k, y: y + A @ x, A @ x)).lower(A, x)
+    assert "f32[n:d] = scan[length=3" in lowered.as_text("jaxpr")
     with pytest.raises(ValueError, match="plans depend on data"):
-        sj.jit(lambda A: A * 2).lower(A)
+        lowered.compile()
+    with pytest.raises(ValueError, match="lower with arrays"):
+        lowered.as_text("plan")
+    with pytest.raises(ValueError, match="costs depend on the data"):
+        lowered.cost_analysis()
     with pytest.raises(ValueError, match="must be a name"):
         sj.ShapeDtypeStruct(("n + 1",), "f4")
 

@@ -50,10 +50,7 @@ class Traced:
         return tree_util.tree_unflatten(self._traced.out_tree, [struct(a) for a in self._traced.closed.out_avals])
 
     def lower(self) -> Lowered:
-        """Planned. ValueError for types that name extents: plans are for numbers."""
-        named = [n for x in self._leaves for n in x.shape if isinstance(n, SymbolicDim)]
-        if named:
-            raise ValueError(f"plans depend on data: lower with numbers in place of the extents {named}")
+        """Planned; with types that name extents, as far as its jaxpr."""
         return Lowered(self._call)
 
 
@@ -93,6 +90,10 @@ class Lowered:
         return report.report(self._traced.closed, self._leaves)
 
     def compile(self) -> Compiled:
+        """Ready to run. ValueError for types that name extents: plans are for numbers."""
+        named = [n for x in self._leaves for n in x.shape if isinstance(n, SymbolicDim)]
+        if named:
+            raise ValueError(f"plans depend on data: lower with numbers in place of the extents {named}")
         return Compiled(self._call)
 
 
