@@ -26,6 +26,8 @@ class Machine:
     """A run of an inner loop that sparse operands lead, and that has any iteration: it ends where nobody foresees it."""
     row: float
     """The same in rows of few entries that are taken in blocks, whose ends are foreseen."""
+    lone: float
+    """The same of rows whose entries lead to nothing, as those of a sum of rows: loads of one row wait for none of another."""
     short: float
     """Entries of a row, on average, up to which rows are taken in blocks."""
     lane: float

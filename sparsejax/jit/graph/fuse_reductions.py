@@ -30,6 +30,9 @@ from sparsejax.lax.structural import refill_p
 STATEMENTS = 8
 """Producers that one kernel may have."""
 
+EVEN = 1.03
+"""What one kernel may cost, as times what two do: as one, what both read may move in next (the exponentials of a softmax)."""
+
 
 def merged(
     steps: list[partition.Step], jaxpr: Jaxpr, observed: expected.Known | Mapping[Var, Storage]
@@ -107,7 +110,7 @@ def _cheaper(
     together, _, made, name = min(ways, key=lambda way: way[:2])
     separate = own + apart + pricing.stored(source.output, known) + machine.current().call
     legal = ["apart", *dict.fromkeys(way[3] for way in ways)]
-    taken = choices.pick("fusion", legal, "apart" if together > separate else name)
+    taken = choices.pick("fusion", legal, "apart" if together > EVEN * separate else name)
     if taken == "apart":
         return None
     if taken != name:

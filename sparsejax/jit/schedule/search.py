@@ -341,8 +341,8 @@ class Model(Computed):
         here = self.machine
         each, fixed, scattered, around = here.iterate, 0.0, state.scattered, state.cost
         blocked = self._in_blocks(leaders, var, state)
-        enter = here.row if blocked else here.enter if bound and leaders else 0.0
-        where = 0
+        row = here.lone if len(self._led[var]) == 1 and var not in self.storage else here.row
+        enter, where = row if blocked else here.enter if bound and leaders else 0.0, 0
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             strided += var in self.storage[:-1] or any(cin.jumps(a, var) for a in self._touched)
             each = here.strided if strided else here.lane * self.lanes
