@@ -92,6 +92,8 @@ def tidy() -> None:
 
 
 def choose(name: str) -> None:
-    """Compile the kernels of the test called `name` with optimisation or without."""
+    """Compile the kernels of the test called `name` with optimisation or without; those of a file of `tests/dask` alike, as its tests share workers."""
+    if name.startswith("tests/dask/"):
+        name = name.partition("::")[0]
     optimised = (zlib.crc32(name.encode()) + rotation.slice_number()) % SHARES == 0
     _state["plain"] = not optimised and not name.startswith(OPTIMISED)

@@ -143,6 +143,8 @@ class Binding:
         self._adoption = Adoption(output)
         slots = abi.slots_of(output, output=True)
         self._heads = sum(slot.what == "count" for slot in slots)
+        self._yield: tuple[float, ...] = (1.0,) * self._heads
+        """Coordinates to make room for in `once`, as times the entries of the largest operand: an eighth more than the last call had."""
         self._pointers = len(slots) - abi.extents_of(output) - self._heads
 
     def fixed(self, inputs: Sequence[Storage], vals: NDArray[Any]) -> NDArray[np.int64]:
@@ -250,13 +252,15 @@ class Binding:
         _check_size(self.format, shape)
         if self._given is not None:
             return self._given.at(shape).run(self._kernel, slots, inputs)
-        rooms = (max((len(s.vals) for s in inputs), default=0),) * self._heads
+        entries = max(max((len(s.vals) for s in inputs), default=0), 1)
+        rooms = [int(entries * n) for n in self._yield]
         packed = slots + _pack((*shape, *((0,) * self._pointers), *rooms))
         kernel = self._kernel
         status, after = kernel(packed, shape) if isinstance(kernel, chunked.Chunked) else kernel(packed)
         if status:
             self._adoption.release(after)
             compiler.check(status)
+        self._yield = tuple(1.125 * n / entries for n in self._adoption.counts(after))
         return self._adoption.take(after, shape)
 
     def sized(self) -> Callable[[bytes], int] | None:
