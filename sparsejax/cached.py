@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from sparsejax import forks
+
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -24,6 +26,7 @@ class Recent(Generic[K, T]):
 
     def __init__(self, size: int) -> None:
         self._size, self._lock = size, threading.Lock()
+        forks.anew(self, _lock=threading.Lock)
         self._values: OrderedDict[K, T] = OrderedDict()
 
     def get(self, key: K) -> T | None:

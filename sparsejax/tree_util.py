@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparsejax import forks
+
 Node = tuple[type, Any, tuple[Any, ...]] | None
 IsLeaf = Callable[[Any], bool] | None
 Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
@@ -103,6 +105,7 @@ _registry: dict[type, tuple[Flatten, Unflatten]] = {
 _named_tuple: tuple[Flatten, Unflatten] = (lambda x: (x, None), lambda kind, children: kind(*children))
 _fields: dict[type, tuple[str, ...]] = {}  # of registered dataclasses, for paths
 _lock = threading.Lock()
+forks.anew(__name__, _lock=threading.Lock)
 
 
 def register_pytree_node(kind: type, flatten: Flatten, unflatten: Unflatten) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "sparsejax"
 FLOORS = [
-    ["errors", "alternatives", "config", "dtypes", "cached", "tree_util", "optional"],
+    ["errors", "alternatives", "config", "dtypes", "forks", "cached", "tree_util", "optional"],
     ["formats"],
     ["core", "pictures"],
     ["transforms", "jit", "jit.ir"],

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sparsejax import config
+from sparsejax import config, forks
 from sparsejax.core import primitive
 from sparsejax.core.array import Array, maker
 from sparsejax.core.trace import is_python_scalar, stack
@@ -39,6 +39,7 @@ _FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(n
 _compiler: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
 _lock = threading.Lock()
 _learning: list[None] = []
+forks.anew(__name__, _lock=threading.Lock, _learning=list)
 """As many as calls are learnt from, in all threads: what they call runs as it is written, so that its operations are noted."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsejax import config
+from sparsejax import config, forks
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
@@ -31,6 +31,7 @@ _lifts: dict[Any, bool] = {}
 _families: dict[Any, Any] = {}
 _new_family: list[Callable[[], Any]] = []
 _lock = threading.Lock()
+forks.anew(__name__, _lock=threading.Lock)
 
 
 REMEMBERED = 2048

@@ -20,7 +20,7 @@ import weakref
 from collections import OrderedDict
 from typing import Any
 
-from sparsejax import config
+from sparsejax import config, forks
 from sparsejax.dask import members, watch
 from sparsejax.dask.meetings import Meetings
 from sparsejax.jit.backend import records
@@ -168,6 +168,7 @@ def _running() -> Any:
 _installed: weakref.WeakSet[Any] = weakref.WeakSet()
 _refused: weakref.WeakSet[Any] = weakref.WeakSet()
 _installing = threading.Lock()
+forks.anew(__name__, _installing=threading.Lock)
 
 
 def install(client: Any) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparsejax import forks
 from sparsejax.optional import optional
 
 AT_ONCE, PATIENCE, ANSWER = 0.2, 20.0, 60.0
@@ -43,6 +44,7 @@ class Step:
 _boxes: dict[tuple[str, int, int], dict[Any, Any]] = {}
 _changed = threading.Condition()
 """Results that have come: by gang, meeting and part."""
+forks.anew(__name__, _changed=threading.Condition)
 
 
 async def take(gang: str, number: int, part: int, key: bytes, block: Any) -> None:

@@ -25,7 +25,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-from sparsejax import config
+from sparsejax import config, forks
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import Var
 from sparsejax.core.primitive import asarray
@@ -98,6 +98,7 @@ def _many_shapes(function: Any, symbols: Sequence[Sequence[str | None]], static:
 
 
 _lock = threading.Lock()
+forks.anew(__name__, _lock=threading.Lock, _assembling=threading.Lock)
 
 
 @functools.lru_cache(maxsize=4096)

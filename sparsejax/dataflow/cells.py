@@ -13,13 +13,13 @@ has tiles if all were full. Shapes are looked at in the order of these bounds, u
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from sparsejax.cached import cached_property
 from sparsejax.dataflow.drawn import Drawn, matrix_product
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.pattern import Array, Pattern, Tiles, is_roomy, room, table, unpacked
@@ -56,11 +56,11 @@ class Panels:
     counted: Array
     entries: int
 
-    @functools.cached_property
+    @cached_property
     def fullest(self) -> int:
         return int(self.counted.max()) + PER_TILE
 
-    @functools.cached_property
+    @cached_property
     def words(self) -> Array:
         """Words by tile."""
         found: Array = self.counted + PER_TILE * (self.counted > 0)
@@ -71,7 +71,7 @@ class Panels:
         """Rows in tiles: the sum over all of how many rows of one there are."""
         return int(self.counted.sum()) // 2 - self.entries
 
-    @functools.cached_property
+    @cached_property
     def present(self) -> Array:
         """Per tile of k: how many tiles hold entries."""
         found: Array = np.count_nonzero(self.counted, axis=0)

@@ -7,7 +7,6 @@ Every function takes O(entries), or O(entries log entries) where the grid of til
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.cached import cached_property
 from sparsejax.dataflow import tally
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, ordering, passes
 from sparsejax.formats.passes import changes, crd_dtype
@@ -50,11 +50,11 @@ class Pattern:
             self._positions.append(passes.over(self.entries).offsets(self.columns[0], self.extents[0]))
         return self._positions[0]
 
-    @functools.cached_property
+    @cached_property
     def columns(self) -> tuple[Array, ...]:
         return tuple(passes.over(self.entries).owners(self.positions) if c is None else c for c in self.given)
 
-    @functools.cached_property
+    @cached_property
     def entries(self) -> int:
         return len(self.column(-1))
 
@@ -63,7 +63,7 @@ class Pattern:
         found = self.given[dimension]
         return self.columns[dimension] if found is None else found
 
-    @functools.cached_property
+    @cached_property
     def is_counted(self) -> bool:
         """Whether machine code counts the entries (`tally`)."""
         return tally.applies(*(c for c in self.given if c is not None))

@@ -21,12 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import forks
 from sparsejax.core.array import Array
 from sparsejax.core.digest import digest
 from sparsejax.core.methods import register_surface, surface
 from sparsejax.lax.contract import einsum
 
 _lock = threading.Lock()
+forks.anew(__name__, _lock=threading.Lock)
 _replaced: dict[str, Callable[..., Any]] = {}
 """Functions of Dask's by name, as they were."""
 

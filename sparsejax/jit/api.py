@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, overload
 import cloudpickle
 import numpy as np
 
-from sparsejax import config, tree_util
+from sparsejax import config, forks, tree_util
 from sparsejax.core import again, primitive, trace
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
@@ -83,6 +83,7 @@ class JitFunction(Generic[Result]):
         self._last: Shortcut | None = None
         self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
+        forks.anew(self, _lock=threading.Lock, _tracing=dict)
 
     def clear_cache(self) -> None:
         """Forget all traces: the next call traces again."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.cached import cached_property
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Literal
 from sparsejax.core.primitive import asarray
@@ -62,7 +63,7 @@ class Semiring:
         self.zero = _scalar(zero, "zero")
         self.one = _scalar(one, "one")
 
-    @functools.cached_property
+    @cached_property
     def _key(self) -> tuple[str, ...]:
         return (_signature(self.add), _signature(self.mul), repr(self.zero), repr(self.one))
 

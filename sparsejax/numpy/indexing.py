@@ -10,11 +10,11 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sparsejax.cached import cached_property
 from sparsejax.core.array import Array
 from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray

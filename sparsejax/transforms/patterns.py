@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.cached import cached_property
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr
@@ -52,11 +53,11 @@ class Place:
     def __len__(self) -> int:
         return math.prod(self.shape) if self.keys is None else len(self.keys)
 
-    @functools.cached_property
+    @cached_property
     def numbers(self) -> Ints:
         return np.arange(len(self)) if self.keys is None else self.keys
 
-    @functools.cached_property
+    @cached_property
     def coords(self) -> list[Ints]:
         """The coordinates of the entries, one array per dimension."""
         return list(np.unravel_index(self.numbers, self.shape)) if self.shape else []

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from sparsejax import config
+from sparsejax import config, forks
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, check_jaxpr, substitute
 from sparsejax.core.primitive import Primitive, execute, forget
@@ -126,6 +126,7 @@ def reads(jaxpr: Jaxpr) -> list[bool]:
 
 _interned: dict[Any, ClosedJaxpr] = {}
 _lock = threading.Lock()
+forks.anew(__name__, _lock=threading.Lock)
 
 
 def interned(jaxpr: Jaxpr) -> ClosedJaxpr:

@@ -24,6 +24,7 @@ from typing import Protocol
 import numpy as np
 import scipy
 
+from sparsejax import forks
 from sparsejax.jit.backend import engine, host, object_cache
 from sparsejax.jit.backend.object_cache import ObjectCache
 
@@ -46,6 +47,7 @@ class Source(Protocol):
 
 _sources: tuple[Source, ...] = ()
 _lock = threading.Lock()
+forks.anew(__name__, _lock=threading.Lock)
 
 
 def add(source: Source) -> None:

@@ -34,6 +34,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sparsejax.cached import cached_property
 from sparsejax.formats import Dense, Format
 from sparsejax.jit.ir import blocks, choices, cin, indices, simplify, static_products
 from sparsejax.jit.ir.nest import Nest
@@ -301,7 +302,7 @@ class _Writer:
         tensor = cin.Tensor(name, shape, dtype, form, dtype.type(0), "dense", form)
         return _Kept(tensor, loops, {values: k for k, values in enumerate(terms)})
 
-    @functools.cached_property
+    @cached_property
     def _slots(self) -> dict[Step, int]:
         """How many values every step keeps at once."""
         parts = [self.product.only(numbers) for numbers in self._pieces()]

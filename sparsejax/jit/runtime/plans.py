@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
+from sparsejax.cached import cached_property
 from sparsejax.core.array import Array, delete, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
@@ -201,7 +202,7 @@ class Plan(Body):
         found = runner.direct(taken([*storages, *literals]))
         return None if found is None else lambda operands, shape: found(taken([*operands, *literals]), shape)
 
-    @functools.cached_property
+    @cached_property
     def _unkept(
         self,
     ) -> tuple[list[tuple[unkept.Run, Callable[[Any], Any], Sequence[int]]], unkept.Shapes, list[tuple[Aval, int]]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax import config
+from sparsejax import config, forks
 from sparsejax.core.again import DEAR
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
@@ -215,6 +215,7 @@ class Family:
         """Extents that the program needs themselves, by number, with the lines that asked."""
         self._members: list[Member] = []
         self._lock = threading.Lock()
+        forks.anew(self, _lock=threading.Lock)
         self.refused = ""
         """Why every shape is traced by itself, if it is."""
 

@@ -21,13 +21,13 @@ Source: reference section 4.3 (the repaired cost model of Scorch) and Galley's p
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from sparsejax.cached import cached_property
 from sparsejax.formats import Format
 from sparsejax.jit.cost import (
     conversion_price,
@@ -249,7 +249,7 @@ class Model(Computed):
         priced = [(c, s) for c, s in self.legal if s.order != order and s.discordant]
         return self._remembered(priced, self.walk(order))
 
-    @functools.cached_property
+    @cached_property
     def legal(self) -> list[tuple[Cost, State]]:
         """Loop orders that can run, cheapest first: all of them where there are few, else some."""
         return self.legal_in(())

@@ -5,13 +5,13 @@ A loop that is the innermost one of an array's indices ends it: from then on it 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from sparsejax.cached import cached_property
 from sparsejax.formats import passes
 from sparsejax.jit.cost import machine, memory, statistics
 from sparsejax.jit.cost.statistics import EVEN
@@ -68,7 +68,7 @@ class Waiting:
         self._spreads: dict[Order, statistics.Spread] = {}
         self._result = model.result
 
-    @functools.cached_property
+    @cached_property
     def _layouts(self) -> Mapping[cin.Access, tuple[float, tuple[float, ...]]]:
         """The bytes of an entry, and how many positions one of the level above has, of every array whose indices are all variables, and of
         operands whose indices are looked up."""
@@ -78,7 +78,7 @@ class Waiting:
         made |= {a: model.facts[a.tensor.name] for a in model.accesses if a.tensor.policy != placement.KEPT}
         return {a: self._layout(a, counts) for a, counts in made.items() if _plain(a) and len(counts) == len(a.indices)}
 
-    @functools.cached_property
+    @cached_property
     def bytes(self) -> float:
         """Of all arrays."""
         return sum(math.prod(fanout) * each for each, fanout in self._layouts.values())
@@ -149,7 +149,7 @@ class Waiting:
         ends = (a for k in range(len(order)) for a in self._ended(order[: k + 1]))
         return memory.LINE * sum(self._lines(a, order)[0].number for a in ends)
 
-    @functools.cached_property
+    @cached_property
     def _ending(self) -> dict[cin.IndexVar, list[cin.Access]]:
         """The arrays that a loop over a variable may be the innermost one of."""
         return {v: [a for a in self._layouts if v in a.bound] for v in self._model.nest.variables}

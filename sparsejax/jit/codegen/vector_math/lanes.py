@@ -7,9 +7,9 @@ bits in every lane of every vector.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from sparsejax.cached import cached_property
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
 from sparsejax.jit.codegen import complex_parts

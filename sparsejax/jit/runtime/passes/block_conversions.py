@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
+from sparsejax.cached import cached_property
 from sparsejax.formats import Format, convert, passes
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.dense import Dense
@@ -112,7 +113,7 @@ class Plan:
                 self._ready = pass_kernels.loaded(self._kernels) is not None
         return self._ready
 
-    @functools.cached_property
+    @cached_property
     def _both(self) -> list[compiler.Kernel]:
         return self._kernels()
 
@@ -120,7 +121,7 @@ class Plan:
         """What counts, and what writes."""
         return [_marking(self.blocks, self._sizes) if self._into else self._counting, self._kernel(counts=False)]
 
-    @functools.cached_property
+    @cached_property
     def _counting(self) -> compiler.Kernel:
         return self._kernel(counts=True)
 

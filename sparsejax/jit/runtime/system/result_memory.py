@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax import forks
 from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.ir import choices
@@ -155,6 +156,7 @@ def fresh(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], i
 _pages: dict[Any, tuple[NDArray[Any], int, int]] = {}
 """By dtype and by what they hold: the block that the next small result is a slice of, where that begins, and how many elements were given out."""
 _turn = threading.Lock()
+forks.anew(__name__, _turn=threading.Lock)
 
 
 def once(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:

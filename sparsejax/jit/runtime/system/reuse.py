@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax import forks
+
 MOST = 2
 SAME = 8
 """Blocks of one size that are kept for results of any."""
@@ -136,6 +138,7 @@ class _Everything:
         self._keepers: dict[_Kept[Any], int] = {}
         self._bytes = 0
         self._turn = threading.Lock()
+        forks.anew(self, _turn=threading.Lock)
 
     def keep(self, keeper: _Kept[Any], size: int) -> None:
         """Note that `keeper` keeps `size` bytes more, or less; others give up theirs where that is too much."""

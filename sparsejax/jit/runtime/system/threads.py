@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax import config
+from sparsejax import config, forks
 from sparsejax.jit.backend import host
 from sparsejax.jit.runtime.system import pool, result_memory
 
@@ -111,6 +111,7 @@ class Executor:
 _default = _default_count()
 _lock = threading.Lock()
 _crews: dict[tuple[int, bool], Executor | pool.Pool] = {}
+forks.anew(__name__, _lock=threading.Lock, _crews=dict)  # a child has none of the threads
 
 
 def _crew(threads: int) -> Executor | pool.Pool:
@@ -123,13 +124,3 @@ def _crew(threads: int) -> Executor | pool.Pool:
             if crew is None:
                 crew = _crews[key] = (pool.Pool if key[1] else Executor)(threads - 1)
     return crew
-
-
-def _forget() -> None:
-    """In a child process, which has none of its parent's threads."""
-    global _crews, _lock
-    _crews, _lock = {}, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
