@@ -1,7 +1,7 @@
 """Where the tasks of a gang find each other: the scheduler's side (`members` has the workers').
 
     member                                scheduler
-    meet(gang, part)  ----------------->  waits until all parts are there: a number for this time, and the workers of all
+    meet(gang, part, place)  ---------->  waits until all parts are there: a number for this time, and the workers and places (`lending`) of all
     whole(gang, number)  -------------->  None while all of them are there; "broken" where one is lost or has begun anew; the error of one that has failed
     fail(gang, number, error)  -------->  told to the others
 
@@ -32,6 +32,8 @@ class Gang:
     """How often they have met, or tried to."""
     workers: dict[int, str] = field(default_factory=dict)
     """Of the parts that have come this time."""
+    places: dict[int, str] = field(default_factory=dict)
+    """Where they are on their computers, "" where that is not known."""
     error: bytes | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -61,9 +63,10 @@ class Meetings:
         )
 
     async def meet(
-        self, gang: str, part: int, keys: list[Any], worker: str, asked: int | None, patience: float
-    ) -> tuple[int, list[str] | None, str]:
-        """The number of this meeting, the workers of all parts, None where they are not there after `patience` seconds, and why they never will be."""
+        self, gang: str, part: int, keys: list[Any], worker: str, place: str, asked: int | None, patience: float
+    ) -> tuple[int, list[tuple[str, str]] | None, str]:
+        """The number of this meeting, the workers and places of all parts, None where they are not there after `patience` seconds, and why they never
+        will be."""
         made = self._gangs.pop(gang, None) or Gang([_key(k) for k in keys])
         self._gangs[gang] = made
         while len(self._gangs) > KEPT:
@@ -74,12 +77,12 @@ class Meetings:
         if made.whole and asked != made.number:
             made.again()
         if not made.whole:
-            made.workers[part] = worker
+            made.workers[part], made.places[part] = worker, place
             made.notify()
         number, until = made.number, time.monotonic() + patience
         while True:
             if made.number == number and made.whole:
-                return number, [made.workers[k] for k in range(len(made.keys))], ""
+                return number, [(made.workers[k], made.places[k]) for k in range(len(made.keys))], ""
             if made.number != number:
                 return made.number, None, ""
             left = until - time.monotonic()

@@ -5,13 +5,15 @@
     sends y0, waits for y1       <-->    sends y1, waits for y0
     z0 = A0 @ (y0, y1)                   z1 = A1 @ (y0, y1)
 
-Results pass over the comms of Dask's workers. A member that waits asks the scheduler once a second whether all are still there (`meetings`); where one is
-not, all begin anew. One that finds nobody gives its thread back, so that the others can run on the same worker.
+Results pass over the comms of Dask's workers, between processes of one computer by what `lending` has. A member that waits asks the scheduler once a second
+whether all are still there (`meetings`); where one is not, all begin anew. One that finds nobody gives its thread back, so that the others can run on the same
+worker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
 import threading
 from collections.abc import Sequence
@@ -19,12 +21,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsejax import forks
+from sparsejax.dask.lending import Post
+from sparsejax.dask.meetings import LOOK
 from sparsejax.optional import optional
 
 AT_ONCE, PATIENCE, ANSWER = 0.2, 20.0, 60.0
 """Seconds that a member waits for the others with its thread, between questions after that, and for an answer of the scheduler."""
-LOOK = 1.0
-"""Seconds between questions to the scheduler while a result is waited for."""
 
 
 class Broken(Exception):
@@ -45,6 +47,8 @@ _boxes: dict[tuple[str, int, int], dict[Any, Any]] = {}
 _changed = threading.Condition()
 """Results that have come: by gang, meeting and part."""
 forks.anew(__name__, _changed=threading.Condition)
+_posts: dict[tuple[str, int], Post] = {}
+"""Of the members that run here: by gang and part."""
 
 
 async def take(gang: str, number: int, part: int, key: bytes, block: Any) -> None:
@@ -53,9 +57,13 @@ async def take(gang: str, number: int, part: int, key: bytes, block: Any) -> Non
 
 
 def _put(box: tuple[str, int, int], key: Any, block: Any) -> None:
+    """For a member that may wait for it."""
     with _changed:
         _boxes.setdefault(box, {})[key] = block
         _changed.notify_all()
+        post = _posts.get((box[0], box[2]))
+    if post is not None:
+        post.wake()
 
 
 def member(
@@ -68,20 +76,20 @@ def member(
         raise RuntimeError(
             "tasks that pass results to each other run on the workers of a cluster; call compute(scheduler=...) of the array itself"
         ) from None
-    own = Member(worker, gang, part, keys)
     program: list[Step] = pickle.loads(steps)
-    while True:
-        own.meet()
-        try:
-            made = own.run(program, dict(zip(names, given, strict=True)))
-            return tuple(made[k] for k in wanted)
-        except Broken:
-            continue
-        except Exception as error:
-            own.fail(error)
-            raise
-        finally:
-            own.forget()
+    with contextlib.closing(Member(worker, gang, part, keys)) as own:
+        while True:
+            own.meet()
+            try:
+                made = own.run(program, dict(zip(names, given, strict=True)))
+                return tuple(made[k] for k in wanted)
+            except Broken:
+                continue
+            except Exception as error:
+                own.fail(error)
+                raise
+            finally:
+                own.forget()
 
 
 class Member:
@@ -90,21 +98,32 @@ class Member:
     def __init__(self, worker: Any, gang: str, part: int, keys: Sequence[Any]) -> None:
         self._worker, self._gang, self._part, self._keys = worker, gang, part, list(keys)
         self._number: int | None = None
-        self._peers: list[str] = []
+        self._peers: list[tuple[str, str]] = []
         self._sent: list[Any] = []
+        self._post = Post()
+        with _changed:
+            _posts[gang, part] = self._post
+
+    def close(self) -> None:
+        """Be no member any more."""
+        with _changed:
+            if _posts.get((self._gang, self._part)) is self._post:
+                del _posts[self._gang, self._part]
+        self._post.close()
 
     def meet(self) -> None:
         """Wait for all others."""
         patience, seceded, asked = AT_ONCE, False, None
         while True:
+            own = {"worker": self._worker.address, "place": self._post.place}
             number, peers, wrong = self._ask(
-                "meet", part=self._part, keys=self._keys, worker=self._worker.address, asked=asked, patience=patience
+                "meet", part=self._part, keys=self._keys, asked=asked, patience=patience, **own
             )
             if wrong:
                 raise RuntimeError(f"results that are made together cannot be made again: {wrong}")
             asked = number
             if peers is not None:
-                self._number, self._peers = number, peers
+                self._number, self._peers = number, [(worker, place) for worker, place in peers]
                 return
             if not seceded:
                 optional("distributed", "dask").secede()  # another part may wait for this thread
@@ -121,6 +140,8 @@ class Member:
                 self._send(reader, step.key, made)
             for key in step.done:
                 del values[key]
+            if self._post.place:
+                self._take(0)  # queues are short
         for future in self._sent:
             self._arrived(future)
         self._sent = []
@@ -143,9 +164,11 @@ class Member:
                 del _boxes[box]
 
     def _send(self, reader: int, key: Any, block: Any) -> None:
-        box, address = (self._gang, self._number or 0, reader), self._peers[reader]
+        box, (address, place) = (self._gang, self._number or 0, reader), self._peers[reader]
         if address == self._worker.address:
             _put(box, key, block)
+            return
+        if self._post.send(place, (box, key), block):
             return
         wrapped = optional("distributed.protocol", "dask").to_serialize(block)
         names = {"gang": box[0], "number": box[1], "part": box[2], "key": pickle.dumps(key), "block": wrapped}
@@ -168,9 +191,21 @@ class Member:
         box = self._gang, self._number or 0, self._part
         while True:
             with _changed:
-                if _changed.wait_for(lambda: key in _boxes.get(box, ()), LOOK):
+                if not self._post.place:
+                    _changed.wait_for(lambda: key in _boxes.get(box, ()), LOOK)
+                if key in _boxes.get(box, ()):
                     return _boxes[box].pop(key)
-            self._look()
+            if not self._post.place or not self._take(LOOK):
+                self._look()
+
+    def _take(self, seconds: float) -> bool:
+        """Take what others have sent here, or send in so many seconds; whether something has come, over comms too."""
+        came, woken = self._post.receive(seconds)
+        with _changed:
+            for (box, key), block in came:
+                if box[0] == self._gang and box[2] == self._part:
+                    _boxes.setdefault(box, {})[key] = block
+        return woken
 
     def _look(self) -> None:
         """Broken where a member is not there any more, and its error where it has failed."""

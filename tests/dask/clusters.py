@@ -15,14 +15,16 @@ def started(workers, **how):
 
 
 def as_here(client):
-    """Let the workers of a cluster that serves several files compile as the test that runs does, and forget the kernels of those before: what LLVM
-    does not optimise has other bits."""
+    """Let the workers of a cluster that serves several files compile as the test that runs does, and forget kernels that were compiled otherwise: what LLVM
+    does not optimise has other bits. For a fixture of every test, as that of a module does not know the test."""
     client.run(_as, objects.plain())
 
 
 def _as(plain):
     from sparsejax.dask import tasks
 
+    changed = objects.plain() != plain
     objects.install_elsewhere(plain)
-    sj.clear_caches()
-    tasks._program.cache_clear()
+    if changed:
+        sj.clear_caches()
+        tasks._program.cache_clear()

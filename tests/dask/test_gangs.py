@@ -14,7 +14,7 @@ import sparsejax.numpy as snp
 distributed = pytest.importorskip("distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'")
 
 import sparsejax.dask as sd  # noqa: E402
-from sparsejax.dask import gangs, places  # noqa: E402
+from sparsejax.dask import gangs, lending, places  # noqa: E402
 from tests.dask import clusters  # noqa: E402
 
 rng = np.random.default_rng(0)
@@ -27,15 +27,15 @@ x = np.full(N, 1 / N)
 @pytest.fixture(scope="module")
 def client(shared_cluster):
     with distributed.Client(shared_cluster) as client:
-        clusters.as_here(client)
         client.wait_for_workers(2)
         yield client
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    """Workers are asked for again, as other tests may have stopped some."""
+def fresh(client, monkeypatch):
+    """Workers are asked for again, as other tests may have stopped some, and compile as this test does."""
     monkeypatch.setattr(places, "FRESH", 0.0)
+    clusters.as_here(client)
 
 
 def ganged():
@@ -78,6 +78,51 @@ def test_bits(program, rows, client):
         for made in (lazy, lazy.persist()):
             assert made.compute().todense().tobytes() == wanted.tobytes()
     assert lazy.compute(scheduler="threads").todense().tobytes() == wanted.tobytes()
+
+
+def lend(does):
+    """Let a worker lend what it sends to processes of its computer, or not, and count what it lends from now on."""
+    lending._computer = lending_of_this.get("computer", lending._computer)
+    lending_of_this.setdefault("computer", lending._computer)
+    send = lending_of_this.setdefault("send", lending.Post.send)
+    lending_of_this["lent"] = []
+
+    def counted(self, place, about, block):
+        made = send(self, place, about, block)
+        lending_of_this["lent"].append((made, block.nbytes))
+        return made
+
+    def nowhere():
+        raise OSError("not here")
+
+    lending.Post.send = counted
+    if not does:
+        lending._computer = nowhere
+
+
+lending_of_this = {}
+
+
+@pytest.mark.skipif(not lending.Post().place, reason="the system has no files in memory, or no names of sockets")
+def test_what_is_lent(client):
+    """All that members on one computer send each other, and with the same bits as what is sent to another one."""
+    graph, wide = sd.shard(A, rows=2), rng.random((N, 40))
+    found = {}
+    for does in (True, False):
+        client.run(lend, does)
+        with ganged():
+            own = sd.shard(wide, rows=graph.cuts[0])
+            found[does] = sd.jit(layers)(graph, own, rng.random((40, 40)) * 0 + 0.5).compute().todense()
+        sent = [one for own in client.run(lambda: tests_of_this().lending_of_this["lent"]).values() for one in own]
+        assert sent and all(made is does for made, _ in sent) and max(size for _, size in sent) > lending.LARGE
+    client.run(lend, True)
+    assert found[True].tobytes() == found[False].tobytes()
+
+
+def tests_of_this():
+    from tests.dask import test_gangs
+
+    return test_gangs
 
 
 def test_the_cheaper_is_taken(client):
