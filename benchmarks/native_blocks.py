@@ -14,11 +14,18 @@ from __future__ import annotations
 import argparse
 import ctypes
 import math
+import os
 import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before NumPy is imported: its threads would spin beside what runs next, as its time
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 import numpy as np
 import scipy.sparse as sp

@@ -188,3 +188,19 @@ def test_segments_that_are_visited_again_and_again_are_not_foreseen():
         once = sj.jit(lambda A, x: A @ x).lower(A, np.ones(2000)).as_text("cin")
     assert "B[j,k]: unrolled" in again, again
     assert ": pairs" in once and ": pairs" not in again
+
+
+@pytest.mark.parametrize("form", ["(d,q,q)", "coo", "(c,q,q)"])
+@pytest.mark.parametrize("each", [1, 3])
+def test_coordinates_of_a_run_are_counted_where_they_come_again(form, each):
+    """Of a run, the outer level has as many coordinates as come `each` times; expected of even draws would be fewer where they come once."""
+    rng = np.random.default_rng(3)
+    places = rng.choice(5_000 * 27, 48_000, replace=False)
+    rows, names = np.divmod(np.repeat(places, each), 27)
+    coords = np.array([rows, names, np.arange(len(rows)) % 200_000])
+    shape = (5_000, 27, 200_000)
+    if form == "coo":
+        coords, shape = np.array([np.repeat(places, each), coords[2]]), (5_000 * 27, 200_000)
+    found = statistics.exact_positions(stored(coords, shape, form).storage)
+    assert found[-1] == len(rows)
+    assert 0.95 * len(places) <= found[-2] <= min(found[-1], 1.05 * len(places)), found

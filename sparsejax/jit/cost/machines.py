@@ -13,6 +13,7 @@ sapphire_rapids     two cores of a server with AVX-512 and 300 MB of third-level
 granite_rapids      two cores of a server with AVX-512 and 480 MB of third-level cache, a virtual machine alone: fitted to 156 kernels by
             `benchmarks.calibrate`; `split` by hand, from products of 1,000 rows with 128 columns, which take as long in panels as whole
             (`lone` is that of sums of 8,192 and 500,000 rows; on the others it was not measured, and is `row`)
+            `chain` is four cycles everywhere; on this one products of 32 x 32 matrices with a vector tell it
 zen4        the tables of workspaces and conversions were fitted there; else ice_lake's, with what is known to differ
 """
 
@@ -34,6 +35,7 @@ ICE_LAKE = Machine(
     lane=0.057,
     strided=6.4,
     start=5.2,
+    chain=1.4,
     merge=4.8,
     lookup=0.8,
     miss=9.0,
@@ -71,6 +73,7 @@ ZEN4 = replace(
     lone=2.0,
     short=16,
     strided=2.0,
+    chain=1.1,
     workspace=1.0,
     conversion=1.0,
     line=(0.8, 2.5, 5.0),
@@ -110,6 +113,7 @@ SAPPHIRE_RAPIDS = replace(
     lone=5.0,
     lane=0.039,
     start=4.1,
+    chain=1.3,
     merge=4.4,
     lookup=1.2,
     miss=15.0,
@@ -135,6 +139,7 @@ GRANITE_RAPIDS = replace(
     lone=1.2,
     lane=0.032,
     start=3.4,
+    chain=1.4,
     merge=2.8,
     lookup=1.1,
     miss=8.7,

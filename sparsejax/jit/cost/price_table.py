@@ -36,6 +36,8 @@ class Machine:
     """An element of an innermost dense loop that walks an operand with a stride."""
     start: float
     """A row of a register tile: its running sums are cleared and stored."""
+    chain: float
+    """A step of a sum that waits for the step before it: a product that is added."""
     merge: float
     """A step of operands that are walked together, which advances at least one of them."""
     lookup: float

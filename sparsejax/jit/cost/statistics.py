@@ -199,7 +199,7 @@ def positions(storage: Storage) -> tuple[float, ...]:
     """The number of positions of every level, rounded to a power of two so that schedules are reused, but where the type tells it.
 
     They tell the spread of coordinates too, where that is small. Where positions are unused, or hold several entries, entries count.
-    Inside a coordinate run, where positions repeat coordinates, the expected number of distinct ones stands in.
+    Inside a coordinate run, where positions repeat coordinates, the number of distinct ones is estimated.
     """
     known: tuple[float, ...] | None = storage.cache.get("positions")
     if known is None:
@@ -343,11 +343,25 @@ def exact_positions(storage: Storage) -> tuple[float, ...]:
         else:
             count = float(len(storage.buffers[level][-1]) if form.packed else storage.counts[level])
             if level + 1 < len(form.levels) and form.continues(level + 1):
-                distinct = size * -math.expm1(-count / size) if size else 0.0
-                counts.append(distinct)
+                counts.append(_distinct(storage, level, count, size))
                 continue
         counts.append(count)
     return tuple(counts) or (1.0,)
+
+
+def _distinct(storage: Storage, level: int, count: float, size: float) -> float:
+    """How many of `count` positions of a coordinate run begin new coordinates down to `level`, which has `size` places: as many as the same share of
+    some positions anywhere does; of few positions, what is to be expected of coordinates that are drawn evenly."""
+    first = next(start for start, stop in storage.format.runs if start <= level < stop)
+    pos, *columns = storage.buffers[first]
+    columns += [storage.buffers[k][-1] for k in range(first + 1, level + 1)]
+    if len(columns[0]) < max(MANY, WINDOW):
+        return size * -math.expm1(-count / size) if size else 0.0
+    places = 1 + (_ANYWHERE * (len(columns[0]) - 1)).astype(np.int64)
+    new = pos[np.searchsorted(pos, places)] == places
+    for column in columns:
+        new |= column[places] != column[places - 1]
+    return min(size, max(1.0, float(np.count_nonzero(new)) / len(places) * count))
 
 
 def rates(storage: Storage) -> tuple[float, ...]:

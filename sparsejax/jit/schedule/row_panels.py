@@ -189,7 +189,7 @@ def _is_shared(access: cin.Access, row: cin.Index, column: cin.Index, nest: Nest
 
 
 def _rows(nest: Nest, extent: int) -> int:
-    """How many rows a panel has: a power of two, as many as leave half of the second cache, two panels at least."""
+    """How many rows a panel has: a power of two, as many as take a quarter of the second cache, where what they gather lies too; two panels at least."""
     row = math.prod(nest.output.shape) / extent * nest.output.dtype.itemsize
-    most = min(machine.current().caches[1] / 2 / max(1.0, row), extent / 2, MOST)
+    most = min(machine.current().caches[1] / 4 / max(1.0, row), extent / 2, MOST)
     return max(LEAST, 1 << int(math.log2(max(1.0, most))))

@@ -51,8 +51,6 @@ from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule, St
 
 GALLOP = 2.0
 """Steps per doubling of the distance that is jumped over where one operand is searched instead of walked: there and back."""
-HELD, TILED = 0.5, 0.6
-"""What a lane costs, as a share, where rows of the result stay in registers (`tile`); the share of that in tiles of two dense loops."""
 VECTOR = 8
 """Elements of 8 bytes in a vector."""
 BEAM, LISTED = 400, 120
@@ -348,8 +346,7 @@ class Model(Computed):
             each = here.strided if strided else here.lane * self.lanes
             first = None if strided else tiled_loops.first(self, order)
             if first is not None:
-                rows = tiled_loops.around(self, order, first)
-                around, each = (around, HELD * each) if rows is None else (rows, TILED * HELD * each)
+                around, each = tiled_loops.strip(self, state, order, first, each)
                 around += here.start * self.walk(state.order[:first]).survivors
         share, thin = self.share(var, bound, fills), state.thin
         most = self.extents[var] * share

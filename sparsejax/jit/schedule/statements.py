@@ -22,7 +22,7 @@ from sparsejax.jit.cost.joins import Meeting
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.schedule import placement, row_blocking, search
+from sparsejax.jit.schedule import placement, row_blocking, search, tiled_loops
 from sparsejax.jit.schedule.placement import Loops, Place, statement
 from sparsejax.jit.schedule.schedules import FREE, Candidate, Cost, Loop, Schedule, total
 from sparsejax.jit.schedule.waiting import Around, Shared
@@ -281,7 +281,7 @@ class _Pricing:
             output = (self.machine.lane * lanes if place.depth else self.machine.whole) * size * times
         inner = best.cost.loops - before
         if row_blocking.gains(nest, number, place):
-            inner *= search.TILED
+            inner *= tiled_loops.TILED
         common = self.shared(number, shared, self.around(number, made, place, runs))
         waiting = self.waits(number, best.order, shared, common)
         if shared:

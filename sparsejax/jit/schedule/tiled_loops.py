@@ -9,14 +9,21 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sparsejax.jit.backend import host
 from sparsejax.jit.ir import cin
 from sparsejax.jit.schedule import regions
 from sparsejax.jit.schedule.assembly import SCATTER
 
 if TYPE_CHECKING:
+    from sparsejax.jit.schedule.schedules import State
     from sparsejax.jit.schedule.search import Model
 
 Order = tuple[cin.IndexVar, ...]
+
+HELD, TILED = 0.5, 0.6
+"""What a lane costs, as a share, where rows of the result stay in registers (`tile`); the share of that in tiles of two dense loops."""
+AHEAD = 128
+"""Steps of sums over which a processor looks ahead, about: 512 instructions, four to a step."""
 
 
 def first(model: Model, order: Order) -> int | None:
@@ -28,6 +35,15 @@ def first(model: Model, order: Order) -> int | None:
         scatters = model.assembled(order)[0] == SCATTER
         model.tiles[order] = None if scatters else regions.region(order, model.result, model.accesses)
     return model.tiles[order]
+
+
+def strip(model: Model, state: State, order: Order, begin: int, each: float) -> tuple[float, float]:
+    """What the loops around the last cost where the loops of `order` become tiles from `begin` on, and what an element of the last one does, of which it
+    is `each` in no tile. `state` has the loops around the last."""
+    several, each = around(model, order, begin), HELD * each
+    if several is not None:
+        return several, TILED * each
+    return state.cost, max(each, chained(model, state, begin, order[-1]) / max(1.0, float(model.extents[order[-1]])))
 
 
 def around(model: Model, order: Order, begin: int) -> float | None:
@@ -55,3 +71,13 @@ def rows(model: Model, order: Order, begin: int | None) -> tuple[cin.IndexVar, .
         return None
     two = begin > 1 and regions.entries_are_rows(order[begin - 2 :], out, model.accesses)
     return order[begin - 2 : begin] if two else order[begin - 1 : begin]
+
+
+def chained(model: Model, state: State, begin: int, along: cin.IndexVar) -> float:
+    """What a run of the loop over a strip takes at least where it has one row, inside a dense reduction: each sum of a strip waits for its last step, and
+    short strips have few sums. Steps of a walk over entries wait for what these lead to; those of short sums for none of the sums before."""
+    last, steps = state.order[-1], state.survivors / max(1.0, model.walk(state.order[:begin]).survivors)
+    if state.leaders or last in model.nest.indices or steps < AHEAD:
+        return 0.0
+    row = model.extents[along] * model.nest.output.dtype.itemsize
+    return model.machine.chain * math.ceil(row / (regions.WIDE if host.has_masks() else regions.NARROW))
