@@ -182,6 +182,13 @@ BESIDE = {
 }
 """Other choices that lead there."""
 SKIPPED = ("softmax", "rows in registers", "sparse product", "patterns")
+ALONE = {
+    "drained_masks": ("row under a dense mask", "mask_tests=drained,workspace=marks"),
+    "pack": ("wide blocks", "columns=packed"),
+    "single_valued": ("what meets", "entries=one,workspace=marks"),
+    "stores": ("rows of whole lines", "stores=past"),
+}
+"""A program with something to do for a pass that these have none for, and what is chosen there."""
 
 
 def results(name):
@@ -217,6 +224,18 @@ def test_every_alternative_of_every_choice_is_taken(wanted, choice):
 def test_every_pass_and_every_feature_can_be_missing(wanted, name):
     with engine.quick(), config.using(skip=config.skip() | {name}):
         differences(wanted, SKIPPED)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_pass_that_is_missing_takes_no_alternative(wanted, name):
+    program, wish = ALONE[name]
+    taken = []
+    for skip in ((), (name,)):
+        choices.TAKEN.clear()
+        with engine.quick(), config.using(choose=wish, skip=config.skip() | set(skip)):
+            differences(wanted, [program])
+        taken.append(choices.TAKEN[tuple(wish.split(",")[0].split("="))])
+    assert taken[0] and (name == "pack" or not taken[1])  # the panels of `pack` stay, and are read where they lie
 
 
 def test_draws_are_the_same_in_every_run(wanted):

@@ -17,7 +17,6 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.jit import pipeline
-from sparsejax.jit.ir import cin
 from sparsejax.jit.rewrite import concretize
 from sparsejax.jit.runtime import kernels, plans
 
@@ -43,13 +42,31 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
         (matrix(3000, 3000), dense(3000, 32), dense(32, 16)),
     ),
     "assigned_once": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 8))),
+    "exhaust": (lambda A: snp.any(A, axis=1), (matrix(30, 40),)),
+    "pack": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 50))),
+    "single_valued": (
+        lambda A, B: sj.einsum("ik,kj->ij", A, B, semiring="max_pair", out_format="csr"),
+        (matrix(30, 40), matrix(40, 50)),
+    ),
+    "drained_masks": (
+        lambda x, A, m: sj.einsum("i,ij->j", x, A, semiring="or_pair", mask=m, complement=True, out_format="coo"),
+        (matrix(30, 1)[:, 0], matrix(30, 40), dense(40) < 0.5),
+    ),
+    "stores": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 16))),
     "in_place": (sj.nn.softmax, (matrix(30, 40),)),
 }
 """A function and its operands for every pass."""
+CHOSEN = {
+    "pack": "columns=packed",
+    "single_valued": "workspace=marks",
+    "drained_masks": "workspace=marks,mask_tests=drained",
+    "stores": "stores=past",
+}
+"""Alternatives without which a pass has nothing to do in a program this small."""
 
 
 def changes(function: Callable[..., object], operands: tuple[object, ...]) -> Iterator[tuple[str, str, str]]:
-    """Every pass that changes a statement of the program, with the statement before and after it."""
+    """Every pass that changes the program, with the text of it before and after."""
     traced = sj.jit(function).trace(*operands)
     storages = [sj.array(x, copy=True).storage for x in operands]
     plan = plans.Plan(traced.jaxpr, storages)
@@ -61,17 +78,18 @@ def changes(function: Callable[..., object], operands: tuple[object, ...]) -> It
     nest, cut = pipeline.prepared(runner.nest, runner.schedule(runner.observe(inputs))[0])
     program = concretize.concretize(nest, cut)
     for each in pipeline.STATEMENT_PASSES:
-        changed = each.run(program, cut)
-        before, after = ("" if p.stmt is None else cin.as_text(p.stmt) for p in (program, changed))
+        changed = each.run(program, cut) if each.applies(program, cut) else program
+        before, after = str(program), str(changed)
         if before != after:
             yield each.name, before, after
         program = changed
 
 
 def text(name: str) -> str:
-    """The statement of a program before and after the pass called `name`."""
+    """A program before and after the pass called `name`."""
     function, operands = PROGRAMS[name]
-    with config.using(skip={"masks", "gathers"}, num_threads=1):  # the same text on every processor
+    settings: dict[str, object] = {"skip": {"masks", "gathers"}, "num_threads": 1, "choose": CHOSEN.get(name, "auto")}
+    with config.using(**settings):  # the same text on every processor
         made = {done: (before, after) for done, before, after in changes(function, operands)}
     before, after = made[name]
     return f"before\n\n{before}\n\nafter\n\n{after}\n"

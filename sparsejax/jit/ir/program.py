@@ -110,7 +110,10 @@ class Program:
         if self.stmt is None:
             return ""
         text = cin.as_text(self.stmt) if self.loops is None else cin.as_text(self.stmt, 0, self.loops.note)
-        return f"{text}\n# {self.output.name}: stored past the caches" if self.past else text
+        said = [f"\n# {name}: all entries are one constant" for name in self.single]
+        said += [f"\n# {name}: its mask is tested where it is drained" for name in self.drained]
+        said += [f"\n# {self.output.name}: stored past the caches"] if self.past else []
+        return text + "".join(said)
 
     def extent(self, var: cin.IndexVar) -> int:
         """The extent of a variable, as the types of the program say."""
