@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from sparsejax.jit.codegen.vector_math import functions
 from sparsejax.jit.ir import cin, operators, scalar_functions
 
 DTYPES = [np.dtype(name) for name in ("?", "u1", "u8", "i1", "i8", "f4", "f8", "c16")]
@@ -16,6 +17,11 @@ BINARY = sorted(
 
 
 CASES = [(name, dtype) for name in BINARY for dtype in DTYPES if dtype.kind in "biu" or name not in BITS]
+
+
+def test_elementary_operators_are_those_that_are_written_for_lanes():
+    """`logaddexp` of two numbers is made of two of them."""
+    assert {name for name, op in operators.OPERATORS.items() if op.elementary} == {*functions.FUNCTIONS, "logaddexp"}
 
 
 def values(dtype):

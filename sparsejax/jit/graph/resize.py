@@ -57,6 +57,8 @@ def _changed(value: Any, change: Change) -> Any:
     return value if made is None else made(change)
 
 
+EXTENTS = frozenset({Bounded, SymbolicDim})
+"""What an extent is that may change."""
 _fields: dict[Any, tuple[str, ...]] = {}
 
 
@@ -75,6 +77,15 @@ def _fields_of(kind: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind) if f.init)
 
 
+def changes(shape: Sequence[Any]) -> bool:
+    """Whether a shape has extents that may change: symbols, or bounds.
+
+    >>> changes((3, Bounded.named("n", 300))), changes((3, 300))
+    (True, False)
+    """
+    return any(type(n) in EXTENTS for n in shape)
+
+
 def mapping(value: Any) -> Callable[[Change], Any] | None:
     """A parameter with all extents changed (of tuples, records, ranges, and jaxprs that an operation runs) as a function of the change: what is the
     same for all extents is found out once. None where it has no extents that may change, but integers of Python's.
@@ -87,7 +98,7 @@ def mapping(value: Any) -> Callable[[Change], Any] | None:
     if kind is tuple:
         parts = [(k, part) for k, v in enumerate(value) if (part := mapping(v)) is not None]
         return _of_tuple(value, parts) if parts else None
-    if kind is Bounded or kind is SymbolicDim:
+    if kind in EXTENTS:
         return lambda change: change(value)
     if kind is Span:
         return lambda change: value.resized(change)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
+from sparsejax.cached import copied
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage, dense_template
@@ -405,8 +406,7 @@ class _GivenMemory:
 
     def at(self, shape: tuple[int, ...]) -> _GivenMemory:
         """That of an output of another shape."""
-        made: _GivenMemory = _new(_GivenMemory)
-        made.__dict__.update(self.__dict__)
+        made = copied(self)
         made._sized(shape)
         return made
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.cached import copied
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, kernel_memory
@@ -276,8 +277,7 @@ class _Head:
 
     def at(self, extents: tuple[int, ...]) -> _Head:
         """That of an output with other extents."""
-        made: _Head = object.__new__(_Head)
-        made.__dict__.update(self.__dict__)
+        made = copied(self)
         made._sized(extents)
         return made
 
@@ -305,8 +305,7 @@ class _Layout:
 
     def at(self, shape: tuple[int, ...]) -> _Layout:
         """That of an output of another shape."""
-        made: _Layout = object.__new__(_Layout)
-        made.__dict__.update(self.__dict__)
+        made = copied(self)
         extents = self._output.format.level_extents(shape)
         made.heads = [head.at(extents) for head in self.heads]
         made._sized(extents)

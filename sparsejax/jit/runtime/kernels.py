@@ -15,7 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.cached import Recent
+from sparsejax.cached import Recent, copied
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
 from sparsejax.errors import FormatError, ScheduleError
@@ -137,8 +137,7 @@ class KernelRunner:
 
     def resized(self, change: Callable[[Any], Any]) -> KernelRunner:
         """The kernel for one of the shapes that it serves; `change` gives the extents in place of bounds. Plans are shared. O(1)."""
-        made: KernelRunner = object.__new__(KernelRunner)
-        made.__dict__.update(self.__dict__)
+        made = copied(self)
         made.origin, made.plans = self, {}
         made._sized(self.output._replace(shape=tuple(map(change, self.output.shape))), self.aval.resized(change))
         made._start()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.cached import cached_property
+from sparsejax.cached import cached_property, copied
 from sparsejax.core.array import Array, delete, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal, Var
@@ -139,8 +139,7 @@ class Plan(Body):
 
     def resized(self, change: Callable[[Any], Any]) -> Plan:
         """The plan for one of the shapes that it serves; `change` gives the extents in place of bounds. Nothing is planned. O(steps)."""
-        made: Plan = object.__new__(Plan)  # in a fifth of the time of `copy.copy`
-        made.__dict__.update(self.__dict__)
+        made = copied(self)
         made._tables = {}
         made._programs = None if self._programs is None else programs.Programs()
         made.out_avals = [a.resized(change) for a in self.out_avals]
@@ -213,7 +212,7 @@ class Plan(Body):
             unkept.step_of(step, shapes, functools.partial(self._called_once, number))
             for number, step in enumerate(self.steps)
         ]
-        ends = [(a, -1 if resize.mapping(a.shape) is None else shapes.number(a.shape)) for a in self.out_avals]
+        ends = [(a, shapes.number(a.shape) if resize.changes(a.shape) else -1) for a in self.out_avals]
         return list(zip(runs, map(sequence.picked, self.reads), self.dead, strict=True)), shapes, ends
 
     def _called_once(self, number: int, inputs: Sequence[Storage], change: Callable[[Any], Any]) -> list[Storage]:

@@ -119,9 +119,8 @@ class Alone:
         if result is None:
             return None
         self._roads.learn(storages)
-        return [
-            result
-        ], DEAR if self._aval.is_dense else 1  # of a sparse result, what is lost beside a plan of its own is little
+        # of a sparse result, what is lost beside a plan of its own is little
+        return [result], DEAR if self._aval.is_dense else 1
 
 
 class Member:
