@@ -101,7 +101,7 @@ def derived(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any])
     definition: cin.Definition = primitive.notation(*operands, **params)
     found: dict[str, tuple[cin.Index, ...]] = {}
     for access in cin.accesses(definition.rhs):
-        if found.setdefault(access.tensor.name, access.indices) != access.indices or access.others:
+        if found.setdefault(access.tensor.name, access.indices) != access.indices or access.computed:
             return None
     numbers: dict[cin.Index, int] = {}
 

@@ -396,7 +396,7 @@ class Lowering:
         for access in (*reads, *[a for a in iteration.targets(stmt) if a not in reads]):
             cursor = env.cursors[access]
             if cursor.level < len(access.indices):
-                if moved and access.others:  # it may be where one of these says
+                if moved and access.computed:  # it may be where one of these says
                     env, moved = env.with_cursors(moved), {}
                 fresh = self._resolve_one(access, env, access not in reads)
                 if fresh is not cursor:

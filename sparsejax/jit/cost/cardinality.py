@@ -155,7 +155,7 @@ class Cardinalities:
 def _known(access: cin.Access, bound: frozenset[cin.IndexVar]) -> frozenset[cin.Index]:
     """The indices of `access` that are known inside loops over `bound`: those that follow them, and those that are looked up there."""
     followed: frozenset[cin.Index] = bound.intersection(access.indices)
-    return followed.union(ix for ix in access.indices if cin.known(ix, bound)) if access.others else followed
+    return followed.union(ix for ix in access.indices if cin.known(ix, bound)) if access.computed else followed
 
 
 def _is_located(access: cin.Access) -> bool:

@@ -142,19 +142,21 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class Access:
-    """`tensor[indices]`, indices in dimension order; `others`: the accesses that say where it is, those of its indices (`accesses_of`)."""
+    """`tensor[indices]`, indices in dimension order; `others`: the accesses that say where it is, those of its indices (`accesses_of`); `computed`:
+    whether it has an index that is neither a variable nor a constant."""
 
     tensor: Tensor
     indices: tuple[Index, ...]
     _hash: int = field(init=False, repr=False, compare=False, default=0)
     others: tuple[Access, ...] = field(init=False, repr=False, compare=False, default=())
+    computed: bool = field(init=False, repr=False, compare=False, default=False)
 
     def __init__(self, tensor: Tensor, indices: tuple[Index, ...]) -> None:
         made = self.__dict__  # in half of the time of attributes of a frozen class, which most of a compilation makes
         made["tensor"], made["indices"], made["_hash"] = tensor, indices, hash((tensor.name, indices))
-        others = [a for ix in indices if type(ix) is not IndexVar for a in accesses_of(ix)]
-        if others:
-            made["others"] = tuple(others)
+        rest = [ix for ix in indices if type(ix) is not IndexVar and not isinstance(ix, int)]
+        if rest:
+            made["others"], made["computed"] = tuple([a for ix in rest for a in accesses_of(ix)]), True
 
     def __hash__(self) -> int:
         return self._hash
@@ -166,7 +168,7 @@ class Access:
     @cached_property
     def bound(self) -> tuple[IndexVar, ...]:
         """See `cin.bound_by`."""
-        if not self.others:
+        if not self.computed:
             return tuple(dict.fromkeys(followed(self.indices)))
         return tuple(dict.fromkeys([v for ix in self.indices for v in variables_of(ix)]))
 
@@ -267,7 +269,7 @@ def distinct(index: Index, var: IndexVar) -> bool:
 
 def jumps(access: Access, var: IndexVar) -> bool:
     """Whether `access` moves with `var` in another way than along the axes that follow it."""
-    return any(ix != var and var in variables_of(ix) for ix in access.indices) if access.others else False
+    return any(ix != var and var in variables_of(ix) for ix in access.indices) if access.computed else False
 
 
 def known(index: Index, bound: Collection[Index], reached: Callable[[Access, int], bool] | None = None) -> bool:

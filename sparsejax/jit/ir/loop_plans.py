@@ -99,7 +99,7 @@ class Stage:
 
     def needs_row(self, row: cin.IndexVar) -> bool:
         """Whether a statement over entries depends on their row, but for where these are."""
-        read = [a for a in cin.accesses(self.stmt.rhs) if a != self.leader and not a.others]
+        read = [a for a in cin.accesses(self.stmt.rhs) if a != self.leader and not a.computed]
         return self.reduces or any(a.tensor.policy == "scalar" or row in a.indices for a in read)
 
     @property

@@ -150,7 +150,7 @@ def product_of(nest: Nest) -> Product | None:
     others = [(p, a) for p, a in read if a is not constant]
     if not others or not all(a is None or _is_plain(a) for _, a in others) or not _is_plain(out):
         return None
-    if constant.others or len(set(nest.indices)) < len(nest.indices) or not cin.are_variables(nest.indices):
+    if constant.computed or len(set(nest.indices)) < len(nest.indices) or not cin.are_variables(nest.indices):
         return None
     fixed = tuple(dict.fromkeys(cin.followed(constant.indices)))
     factors = tuple(_factor(a, p.dtype if p is a else dtype, fixed) for p, a in others if a is not None)
@@ -195,8 +195,8 @@ def _factor(access: cin.Access, dtype: np.dtype[Any], fixed: Sequence[cin.IndexV
 
 
 def _is_plain(access: cin.Access) -> bool:
-    """Whether an operand has dense levels alone, and no coordinates that are read from arrays."""
-    return access.tensor.format.full and not access.others
+    """Whether an operand has dense levels alone, and no coordinates that are computed."""
+    return access.tensor.format.full and not access.computed
 
 
 def _agree(accesses: Sequence[cin.Access]) -> bool:

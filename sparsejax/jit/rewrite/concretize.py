@@ -58,7 +58,7 @@ def concretize(nest: Nest, schedule: Schedule) -> Program:
         moved = nest.output._replace(name=f"{nest.output.name}_t")
         nest = replace(nest, producers=(Producer(cin.Access(moved, nest.indices), op, nest.value),))
         nest = replace(nest, value=nest.producers[0].target)
-    elsewhere = bool(out.others)
+    elsewhere = out.computed
     if nest.direct and (how == IN_PLACE or elsewhere):
         return _program(nest, _in_place(nest.producers[0], out, order))
     workspaces = {q.target: _workspace(nest, q, rest, how) for q in nest.producers}

@@ -172,7 +172,7 @@ class _Iteration:
         reads = dict.fromkeys([a for a in cin.accesses(stmt) if a.tensor.policy != "scalar"])
         for access in (*reads, *[a for a in targets(stmt) if a not in reads]):
             level, levels = state.levels[access], access.tensor.format.levels
-            if access.others:  # it may be where one of these says
+            if access.computed:  # it may be where one of these says
                 state, moved = state.at(moved), {}
                 state, unsure = state._replace(unsure=state.unsure | unsure), set()
             while level < len(levels) and access not in state.unsure and state.known(access.level_index(level)):

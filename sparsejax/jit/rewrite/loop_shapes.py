@@ -329,7 +329,7 @@ def _beside(access: cin.Access, walk: Walk) -> bool:
 
 def _gatherable(access: cin.Access) -> bool:
     """Whether `access` can be gathered: dense, of a type of four or eight bytes."""
-    plain = not access.others and access.tensor.format.full
+    plain = not access.computed and access.tensor.format.full
     return plain and access.tensor.policy in (None, "dense") and access.dtype.itemsize in GATHERED
 
 
@@ -561,7 +561,7 @@ def _plain(loop: Loop, stmt: cin.Assign) -> bool:
     if simplify.conditions(stmt) or lanewise.elementary(stmt.rhs):
         return False
     for access in (stmt.lhs, *cin.accesses(stmt.rhs)):
-        if access.others:
+        if access.computed:
             return False
     return all(_reached(loop, a) for a in cin.accesses(stmt.rhs) if a.tensor.policy != "scalar")
 

@@ -63,7 +63,7 @@ def find(nest: Nest, schedule: Schedule, most: int = ALONE) -> Panel | None:
     panel = panel and replace(panel, size=min(panel.size, most))
     if panel is None or panel.size < 2 or _extent(nest, panel.var) < 2 * panel.size:
         return None
-    if any(a.others for a in accesses):
+    if any(a.computed for a in accesses):
         return None
     read = [a for a in accesses if panel.var in a.indices]
     if any(a.indices.count(panel.var) > 1 or any(blocks.unpaired(a, {panel.var})) for a in read):

@@ -181,7 +181,7 @@ class Waiting:
             for a in ending
             if state.bound.issuperset(a.bound)
             and not (gone and a in gone)
-            and (a not in state.discordant or not a.others)
+            and (a not in state.discordant or not a.computed)
             and (a is not self._result or model.assembled(order)[0] != SCATTER)
         ]
 
@@ -192,7 +192,7 @@ class Waiting:
         ):  # a copy is read at least once, from its first entry to the last
             each, fanout = self._layouts[access]
             return [memory.Lines(each * math.prod(fanout) / memory.LINE, self.bytes + shared.beside.bytes, 0.0)]
-        if access.others:
+        if access.computed:
             depths = tuple([max(map(order.index, cin.variables_of(ix))) for ix in stored])
             drawn = sorted({order.index(v) for ix in stored if cin.follows(ix) is None for v in cin.variables_of(ix)})
         else:

@@ -175,7 +175,7 @@ def gathered(loop: Loop, key: Leaders, walker: Walker) -> None:
     once = _invariants(loop, stmt, around, count)
 
     def gathers(access: cin.Access) -> bool:
-        return access != walker.access and not access.others
+        return access != walker.access and not access.computed
 
     zero, one = b.i64(0), b.i64(1)
     ends = [_at(loop, stmt, walker, segment.lo, at) for at in (zero, one)] if any(map(gathers, read)) else []
