@@ -48,9 +48,10 @@ which are moved once more, mostly by the other processor (measured on two cores 
 750 microseconds on one thread, take up to 1.4 times as long on two; of 190,000 0.8 times; products of 0.2 to 1 million terms 0.9 to 1.1)."""
 WORKSPACE = 8
 """Nanoseconds for every element of a workspace, which each chunk clears for itself."""
-PARTIAL = 4
-"""Nanoseconds of work for every element of an output that each chunk has for itself: clearing and adding it takes a sixth of that where the part
-stays in the caches (0.13 ms for 200,000 doubles, Zen 3), so that chunks cost one thread a tenth, not the half."""
+PARTIAL = 16
+"""Nanoseconds of work for every element of an output that each chunk but the first has for itself. Clearing and adding it takes 0.7 (200,000 doubles that
+stay in the caches, Zen 3) to 2 (a Xeon with 2 MB of second-level cache): chunks cost one thread an eighth at most.
+"""
 PARTS = 1 << 27
 """Bytes of all of these."""
 
@@ -182,7 +183,7 @@ def _chunks(program: Program, work: float, partial: str) -> int:
     chunks = min(chunks, work / max(1, WORKSPACE * cleared))
     if partial == "output":
         size = max(1, math.prod(program.output.shape))
-        chunks = min(chunks, work / (PARTIAL * size), PARTS / (size * program.output.dtype.itemsize))
+        chunks = min(chunks, 1.5 + work / (PARTIAL * size), PARTS / (size * program.output.dtype.itemsize))
     return int(chunks)
 
 

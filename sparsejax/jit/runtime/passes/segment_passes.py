@@ -139,17 +139,18 @@ class SegmentPasses(Passes):
 
     def placed(self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
         places = len(wanted)
-        crd, parent, wanted = (np.ascontiguousarray(a) for a in (crd, parent, wanted))
+        whole = np.ascontiguousarray
+        crd, parent, wanted = whole(crd), whole(parent), whole(wanted)
         shares = _shares(0, places, SEARCHED * places)
-        number, made, count = (
-            empty(places, crd_dtype(places)),
-            empty(places, vals.dtype),
-            np.zeros(len(shares), np.int64),
-        )
-        behind = [address(a) for a in (pos, crd, parent, wanted, number, vals, made)]
+        number, made = empty(places, crd_dtype(places)), empty(places, vals.dtype)
+        count = np.empty(len(shares), INT64)
         kernel = _placed(crd.itemsize, parent.itemsize, wanted.itemsize, number.itemsize, vals.itemsize)
-        counts = address(count)
-        run_parts(kernel, [(*pair, counts + 8 * k, *behind) for k, pair in enumerate(shares)])
+        given = pos, crd, parent, wanted, number, vals, made
+        if len(shares) == 1:
+            run(kernel, 0, places, count, *given)
+        else:
+            counts, behind = address(count), result_memory.passed(given)
+            run_parts(kernel, [(*pair, counts + 8 * k, *behind) for k, pair in enumerate(shares)])
         return _found(number, made, shares, count)
 
     def recurred(self, x: Array, b: Array, begins: Array) -> Array:
@@ -338,7 +339,9 @@ def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: 
 
 def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
     """The numbers from `first` to `end` in parts, one for every thread where there are many entries."""
-    parts = threads.count() if entries >= FAR else 1
+    if entries < FAR:
+        return [(first, end)]
+    parts = threads.count()
     return list(itertools.pairwise(first + (end - first) * k // parts for k in range(parts + 1)))
 
 
