@@ -16,6 +16,8 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 
+import numpy as np
+
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.backend.types import lanes_of
 from sparsejax.jit.codegen import emit, register_tiles, sums
@@ -289,7 +291,7 @@ _EXACT = frozenset({"cast", "negative", "absolute", "where", "maximum", "minimum
 
 class Lanes:
     """What some lanes of a reduction accumulate, until they are added up (`add_up`); `whole` is the sum that they are added to, if it is one.
-    Sets of an extreme note what is not a number in one place, that of the `first` set."""
+    Sets of an extreme note what is not a number in one place, that of the `first` set. Truth values are counted, which leaves no lanes to add up."""
 
     def __init__(
         self, b: Builder, body: cin.Assign, lanes: int, whole: sums.Sum | None, first: Lanes | None = None
@@ -299,6 +301,10 @@ class Lanes:
         self.sum: sums.Sum | None = None
         if whole is not None:
             self.sum = sums.Sum(self._b, "lanes", whole.dtype, whole.exact, lanes, whole.narrow)
+            return
+        self._counted: Var | None = None
+        if counts(body):
+            self.count, self._counted = 1, self._b.var("counted", self._b.i64(0))
             return
         start = emit.constant(self._b, operators.get(self._op).identity(self._dtype), self._dtype)
         self._first = first is None
@@ -311,6 +317,9 @@ class Lanes:
         """Accumulate a value for every lane."""
         if self.sum is not None:
             self.sum.add(self._b, value)
+            return
+        if self._counted is not None:
+            self._b.increment(self._counted, _true(self._b, value))
             return
         if self._undefined is not None:
             self._add_extreme(self._undefined, value.val)
@@ -330,11 +339,30 @@ class Lanes:
         b = self._b
         if self.sum is not None:
             return self.sum.plain(b)
+        if self._counted is not None:
+            return emit.cast(b, emit.Num(np.dtype(np.int64), (b.get(self._counted),)), self._dtype)
         made = emit.Num(self._dtype, tuple(map(b.get, self._parts)))
         if self._undefined is None or not self._first:
             return made
         noted = b.get(self._undefined)
         return emit.choose(b, b.compare("uno", noted, noted), emit.Num(self._dtype, (noted,)), made)
+
+
+def counts(body: cin.Assign) -> bool:
+    """Whether truth values are added up as integers."""
+    value = body.rhs
+    if body.op != "add" or body.lhs.dtype.kind not in "iu" or not isinstance(value, cin.Call) or value.op != "cast":
+        return False
+    return value.dtype.kind in "iu" and value.args[0].dtype.kind == "b"
+
+
+def _true(b: Builder, value: emit.Num) -> Val:
+    """In how many lanes a truth value that was cast is true: one instruction makes a mask of bits of the lanes, another counts these."""
+    bits = f"i{lanes_of(value.val.type)}"
+    nothing = emit.splat(b, emit.constant(b, 0, value.dtype), lanes_of(value.val.type)).val
+    mask = b.convert("bitcast", b.compare("ne", value.val, nothing), bits)
+    found = b.call(f"llvm.ctpop.{bits}", bits, [mask])
+    return found if bits == "i64" else b.convert("zext", found, "i64")
 
 
 def add_up(context: Context, body: cin.Assign, env: Env, totals: Sequence[Lanes]) -> None:
