@@ -264,15 +264,28 @@ def arcsinh(x: Lanes) -> Lanes:
 
 
 def arctanh(x: Lanes) -> Lanes:
-    """log(1 + y) / 2 with y = 2 |x| / (1 - |x|), which is a sum."""
-    size = abs(x)
-    double = size + size
-    below = size.like(1) - size
-    rest = size.like(1) - below - size
-    y = double / below
-    low = (y.fma(-below, double) - y * rest) / below
-    low = (abs(low) < math.inf).either(low, 0.0)
-    return (_log1p(y, low) * 0.5).signed_as(x)
+    """(k log 2 + log(1 + f)) / 2 with (1 + |x|) / (1 - |x|) = 2^k (1 + f). Of f, only s = f / (2 + f) is made, by one division: where above and below are
+    the two factors, k of them already taken from the second, it is (above - below) / (above + below)."""
+    size, layout = abs(x), x.layout
+    above, distance = size + 1, size.like(1) - size
+    more, less = size - (above - 1), size.like(1) - distance - size  # what rounding took from them
+    n = (above.bits() - distance.bits()) >> layout.fraction
+    shift = size.like(1.5 * 2.0**layout.fraction)
+    count, scale = (n + shift.bits()).real() - shift, _power_of_two(n)
+    far = above > distance * scale * math.sqrt(2)
+    count, scale = far.either(count + 1, count), far.either(scale + scale, scale)
+    below, less = distance * scale, less * scale
+    top, bottom = above - below, above + below
+    lost = far.either(below, above) - bottom + far.either(above, below) + (more + less)
+    inverse = size.like(1) / bottom
+    first = top * inverse
+    rest = (first.fma(-bottom, top) + (more - less - first * lost)) * inverse
+    s = first + rest
+    z = s * s
+    low = first - s + rest
+    value = _log_sum(count, s + s, s.fma(z * z.polynomial(table.LOG), low + low), table.LN2) * 0.5
+    pole = distance.equals(0).either(math.inf, (distance < 0).either(math.nan, x))
+    return (distance > 0).either(value, pole).signed_as(x)
 
 
 # ---------------------------------------------------------------------------------------------------- trigonometry
