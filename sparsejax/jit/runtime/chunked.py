@@ -30,7 +30,7 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import abi, kernel_memory
 from sparsejax.jit.ir import choices, cin, operators
 from sparsejax.jit.ir.program import Program, heads
-from sparsejax.jit.rewrite.parallelize import SMALL
+from sparsejax.jit.rewrite.parallelize import SCALARS, SMALL
 from sparsejax.jit.runtime.system import allocator, result_memory, threads
 
 LONG = 1 << 28
@@ -68,7 +68,8 @@ class Cut:
         if self.along < 0:
             return self.chunks
         work = self.each * int(_unpack(slots, 8 * self.along)[0])
-        return 1 if work < self.least else max(2, min(self.chunks, int(work / SMALL)))
+        small = SMALL * (SCALARS if self.partial == "scalar" else 1)
+        return 1 if work < self.least else max(2, min(self.chunks, int(work / small)))
 
     @staticmethod
     def of(program: Program, constants: bool = False) -> Cut:
