@@ -429,18 +429,18 @@ def lined(
     extents: tuple[Val, Val],
     whole: tuple[Val, Val],
     offsets: Sequence[Val],
-    lines: Sequence[tuple[Vector, Val]],
+    lines: Sequence[tuple[Vector, bool]],
     made: tuple[Vector, Vector, Vector],
 ) -> None:
-    """The matrix of `extents` with `lines`, each a vector and how far it goes on in a row, on the diagonals `offsets`; all are inside of it in
+    """The matrix of `extents` with `lines`, each a vector, or one element for all of its places, on the diagonals `offsets`; all are inside of it in
     the `whole` rows."""
     (rows, extent), (low, high), (pos, crd, vals) = extents, whole, made
     place, width = b.var("place", b.i64(0)), len(offsets)
     firsts = [b.named("first", b.max(b.i64(0), b.sub(b.i64(0), offset))) for offset in offsets]
 
     def value(number: int, r: Val) -> Val:
-        line, step = lines[number]
-        return line.get(b, b.mul(b.sub(r, firsts[number]), step))
+        line, same = lines[number]
+        return line.get(b, b.i64(0) if same else b.sub(r, firsts[number]))
 
     def edge(first: Val, end: Val) -> None:
         with b.for_(first, end, "r") as r:
@@ -461,13 +461,23 @@ def lined(
         for number, offset in enumerate(offsets):
             columns = b.insert(columns, row * width + number, crd.element(b, b.add(offset, row)))
     inner = b.named("inner", b.add(low, b.mul(b.binary("sdiv", b.sub(high, low), b.i64(ROWS)), ROWS)))
+    constant = None
+    if lines and vals.size <= 8 and all(same for _, same in lines):
+        constant = b.splat(value(0, low), ROWS * width)
+        for k in range(1, ROWS * width if width > 1 else 0):
+            constant = b.insert(constant, k, value(k % width, low))
     with b.for_(low, inner, "r", ROWS) as r:
         here = b.named("here", b.get(place))
         b.store(pos.pointer, r, b.binary("add", b.splat(here, ROWS), ends))
         b.store(crd.pointer, here, b.binary("add", b.splat(crd.element(b, r), ROWS * width), columns))
-        for row in range(ROWS if lines else 0):
-            for number in range(width):
-                vals.put(b, b.add(here, row * width + number), value(number, b.add(r, row)))
+        if constant is not None:
+            b.store(vals.pointer, here, constant)
+        elif lines and width == 1 and vals.size <= 8:
+            b.store(vals.pointer, here, b.load(lines[0][0].pointer, b.sub(r, firsts[0]), f"<{ROWS} x {vals.type}>"))
+        else:
+            for row in range(ROWS if lines else 0):
+                for number in range(width):
+                    vals.put(b, b.add(here, row * width + number), value(number, b.add(r, row)))
         b.increment(place, ROWS * width)
     edge(inner, rows)
     pos.put(b, rows, b.get(place))

@@ -149,7 +149,7 @@ class SegmentPasses(Passes):
         if len(shares) == 1:
             run(kernel, 0, places, count, *given)
         else:
-            counts, behind = address(count), result_memory.passed(given)
+            counts, behind = address(count), list(map(address, given))
             run_parts(kernel, [(*pair, counts + 8 * k, *behind) for k, pair in enumerate(shares)])
         return _found(number, made, shares, count)
 
@@ -181,14 +181,13 @@ class SegmentPasses(Passes):
         low = min(rows, max(first for first, _ in ends))
         high = max(low, min(end for _, end in ends))
         pos, crd = empty(rows + 1, INT64), empty(entries, crd_dtype(extent))
-        vals, sources = None, []
+        vals, steady, kept = None, (False,) * len(offsets), []
         if lines is not None:
             vals = empty(entries, lines[0].dtype)
-            lines = [np.ascontiguousarray(line) for line in lines]
-            sources = [(address(line), int(line.size > 1)) for line in lines]
-        kernel = _lined(len(offsets), crd.itemsize, 0 if vals is None else vals.itemsize)
-        given = [a for source in sources for a in source]
-        run(kernel, rows, extent, low, high, pos, crd, 0 if vals is None else vals, *offsets, *given)
+            kept = [np.ascontiguousarray(line) for line in lines]
+            steady = tuple([line.size == 1 for line in kept])
+        kernel = _lined(steady, crd.itemsize, 0 if vals is None else vals.itemsize)
+        run(kernel, rows, extent, low, high, pos, crd, 0 if vals is None else vals, *offsets, *kept)
         return pos, crd, vals
 
     def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
@@ -484,13 +483,12 @@ def _placed(b: Builder, size: int, parent_size: int, wanted_size: int, number_si
 
 
 @as_kernel
-def _lined(b: Builder, count: int, crd_size: int, val_size: int) -> None:
+def _lined(b: Builder, steady: tuple[bool, ...], crd_size: int, val_size: int) -> None:
     rows, extent, low, high = (b.slot(k, "i64", name) for k, name in enumerate(("rows", "extent", "low", "high")))
     pos, crd, vals = vectors(b, 4, (8, crd_size, val_size or 8), ("pos", "crd", "vals"))
-    offsets = [b.slot(7 + k, "i64", "offset") for k in range(count)]
+    offsets = [b.slot(7 + k, "i64", "offset") for k in range(len(steady))]
     lines = [
-        (Vector.in_slot(b, 7 + count + 2 * k, val_size, "line"), b.slot(8 + count + 2 * k, "i64", "step"))
-        for k in range(count if val_size else 0)
+        (Vector.in_slot(b, 7 + len(steady) + k, val_size, "line"), same) for k, same in enumerate(steady) if val_size
     ]
     segment_loops.lined(b, (rows, extent), (low, high), offsets, lines, (pos, crd, vals))
 
