@@ -22,12 +22,14 @@ from sparsejax.jit import pipeline
 
 SHAPES, KNOWN = 200, 40
 CALLS = calls.FEW + 7
+ROWS = -1
+"""In place of columns: a vector with an element for every row of the matrix."""
 
 
 def operands(rng: np.random.Generator, columns: int) -> tuple[Any, ...]:
     n, m = (int(x) for x in rng.integers(40, 240, 2))
     matrix = sp.random_array((n, m), density=0.1, format="csr", rng=rng)
-    other = rng.standard_normal((m, columns) if columns else m)
+    other = rng.standard_normal(n if columns == ROWS else (m, columns) if columns else m)
     return matrix, other
 
 
@@ -37,6 +39,8 @@ PROGRAMS: dict[str, tuple[int, Callable[..., Any], Callable[..., Any]]] = {
     "A * 2": (0, lambda A, x: A * 2, lambda A, x: A * 2),
     "sum": (0, lambda A, x: A.sum(axis=1), lambda A, x: A.sum(axis=1)),
     "A.T @ A": (0, lambda A, x: A.T @ A, lambda A, x: A.T @ A),
+    "A.T": (0, lambda A, x: A.T, lambda A, x: A.T),
+    "A.T @ x": (ROWS, lambda A, x: A.T @ x, lambda A, x: A.T @ x),
     "A[3:]": (0, lambda A, x: A[3:], lambda A, x: A[3:]),
 }
 
