@@ -17,6 +17,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from sparsejax.core.primitive import asarray, weak_scalar
+from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import Format, ingest
 from sparsejax.formats.parts import stacking
@@ -382,14 +383,14 @@ def sliced_aval(whole: Aval) -> Aval:
     return Aval(whole.shape[1:], whole.dtype, form, 0 if form.is_dense else whole.fill_value, whole.weak_type)
 
 
-def _length(scanned: Sequence[Any], length: Any, paths: Sequence[str]) -> int:
+def _length(scanned: Sequence[Any], length: Any, paths: Sequence[str]) -> Any:
     for x, path in zip(scanned, paths, strict=True):
         if not x.ndim:
             raise ValueError(f"scan got value with no leading axis to scan over: {path} has shape ().")
     extents = [x.shape[0] for x in scanned]
     if length is not None:
         try:
-            count = length.__index__()
+            count = length if isinstance(length, SymbolicDim) else int(length.__index__())
         except AttributeError:
             raise TypeError(f"length={length!r} of scan must be an integer") from None
         for n, path in zip(extents, paths, strict=True):
@@ -399,13 +400,13 @@ def _length(scanned: Sequence[Any], length: Any, paths: Sequence[str]) -> int:
                 )
         if count < 0:
             raise ValueError(f"length={count} of scan must not be negative")
-        return int(count)
+        return count
     if not extents:
         raise ValueError("scan got no values to scan over and `length` not provided.")
     if len(set(extents)) > 1:
         listed = ", ".join(f"{p}: {n}" for p, n in zip(paths, extents, strict=True))
         raise ValueError(f"scan got values with different leading axis sizes: {listed}.")
-    return int(extents[0])
+    return extents[0]
 
 
 # ------------------------------------------------------------------------------------------------------------ fori_loop
@@ -425,24 +426,21 @@ def fori_loop(
     """
     check_callable(body_fun, "body_fun of fori_loop")
     for what, bound in (("lower", lower), ("upper", upper)):
-        kind = (
-            np.result_type(bound).kind
-            if is_python_scalar(bound)
-            else getattr(getattr(bound, "dtype", None), "kind", "")
-        )
-        if kind not in ("i", "u") or np.shape(bound) != ():
+        kind = "i" if isinstance(bound, SymbolicDim) else ""
+        if is_python_scalar(bound):
+            kind = np.result_type(bound).kind
+        elif not kind:
+            kind = getattr(getattr(bound, "dtype", None), "kind", "")
+        if kind not in ("i", "u") or (not isinstance(bound, SymbolicDim) and np.shape(bound) != ()):
             raise TypeError(f"{what} of fori_loop must be an integer scalar, got {bound!r}")
     if all(isinstance(b, int | np.integer | np.ndarray | Array) for b in (lower, upper)):
         first, rounds = int(lower), max(0, int(upper) - int(lower))
         if rounds <= SCANNED:
             counter = _counter(first, rounds)
             return _scan("fori_loop", lambda val, i: (body_fun(i, val), None), init_val, counter, None, False)[0]
-
-        def counted(state: Any, _: Any) -> Any:
-            i, val = state
-            return (i + 1, body_fun(i, val)), None
-
-        return _scan("fori_loop", counted, (first, init_val), None, rounds, False, hidden=1)[0][1]
+        return _counted(first, rounds, body_fun, init_val)
+    if isinstance(lower, int) and isinstance(upper, SymbolicDim):
+        return _counted(lower, max(0, upper - lower), body_fun, init_val)
 
     def body(state: Any) -> Any:
         i, val = state
@@ -452,6 +450,16 @@ def fori_loop(
     if not start.aval.weak_type:
         start = convert_element_type(start, np.result_type(start.dtype, stop.dtype))
     return while_loop(lambda state: state[0] < stop, body, (start, init_val))[1]
+
+
+def _counted(first: int, rounds: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+    """A `fori_loop` of so many rounds whose counter goes around."""
+
+    def body(state: Any, _: Any) -> Any:
+        i, val = state
+        return (i + 1, body_fun(i, val)), None
+
+    return _scan("fori_loop", body, (first, init_val), None, rounds, False, hidden=1)[0][1]
 
 
 SCANNED = 1 << 16

@@ -184,7 +184,8 @@ def _size(axes: Sequence[int | None], arrays: Sequence[Any], names: Sequence[str
     if not counts:
         raise ValueError("vmap must have at least one non-None value in in_axes")
     if axis_size is None and len(counts) == 1:
-        return int(mapped[0][0])
+        size: int = mapped[0][0]
+        return size
     lines = ["vmap got inconsistent sizes for array axes to be mapped:"]
     if axis_size is not None:
         lines.append(f"  * axis_size is {axis_size}")
