@@ -26,6 +26,7 @@ from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.dask import places, tasks
 from sparsejax.dask.axes import CONTROL
+from sparsejax.dask.commons import Whole
 from sparsejax.dask.cuts import whole
 from sparsejax.dask.gangs import Recipe
 from sparsejax.dask.plan import FAN, Choice, Plan, Stage
@@ -70,6 +71,8 @@ class Emitter:
         """Small operands by name, and the bytes of their copies in tasks."""
         self._copies: Counter[str] = Counter()
         self._operands: dict[Any, tuple[tuple[int, ...] | None, list[Any]]] = {}
+        self.wholes: dict[Any, Whole] = {}
+        """Dense arrays whose blocks of rows are read together (`commons`)."""
         self.given_bytes = 0.0
         self._foreign: set[Any] = set()
         """Bytes of arguments in shards, and the keys of their graphs."""
@@ -123,7 +126,7 @@ class Emitter:
                 for k, node in self.graph.items()
                 if k not in self._foreign and not hasattr(node, "status") and bool(getattr(node, "dependencies", None))
             ]
-            made.recipe = Recipe(own, self.sizes, self.given_bytes)
+            made.recipe = Recipe(own, self.sizes, self.given_bytes, list(self.wholes.values()))
         return made
 
     # -------------------------------------------------------------------------------------------------- programs
@@ -297,6 +300,12 @@ class Emitter:
                 self.graph[key] = self._task(key, tasks.cut, self._ref(block), inner)
             refs[at] = self._ref(key)
         grid = tuple(len(p) for p in parts)
+        if len(refs) > 1 and source.aval.is_dense and grid[0] == len(source.cuts[0]) - 1 == math.prod(grid):
+            keys = tuple((source.name, *(k, *(0,) * (len(grid) - 1))) for k in range(grid[0]))
+            if list(refs) == [k[1:] for k in keys] and all(
+                a == 0 and b == c[-1] for (a, b), c in zip(ranges, source.cuts, strict=True)
+            ):
+                self.wholes[keys] = Whole(keys, grid, source.aval.shape, source.aval.dtype.str, source.cuts[0])
         if len(refs) > MOST_BLOCKS:
             grid, refs = self._gathered(source, ranges, grid, refs)
         return (None if len(refs) == 1 else grid), list(refs.values())

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsejax.dask import exchange, places
+from sparsejax.dask.commons import Whole, planned, room
 from sparsejax.dask.members import Step, member
 from sparsejax.jit.ir import choices
 from sparsejax.optional import optional
@@ -45,7 +46,12 @@ class Gang:
 
 
 def ganged(
-    graph: Mapping[Any, Any], own: Sequence[Any], wanted: Sequence[Any], homes: places.Homes, sizes: Mapping[Any, float]
+    graph: Mapping[Any, Any],
+    own: Sequence[Any],
+    wanted: Sequence[Any],
+    homes: places.Homes,
+    sizes: Mapping[Any, float],
+    wholes: Sequence[Whole] = (),
 ) -> Gang | None:
     """The tasks `own` of a graph, in order, as a gang; None where they are all of one worker, or another result is read of them."""
     inside = _needed(graph, own, wanted)
@@ -87,8 +93,9 @@ def ganged(
         steps[w].append(Step(key, graph[key], tuple(sorted(readers[key])), tuple(done)))
     dropped = set(own)
     rest = {k: node for k, node in graph.items() if k not in dropped}
-    made, homes_of = _written(rest, workers, steps, names, wanted, at)
-    return Gang(made, homes_of, max(depth.values()), sent, max(most.values()), len(workers))
+    commons = planned(wholes, [steps[w] for w in workers], wanted)
+    made, homes_of = _written(rest, workers, steps, commons, names, wanted, at)
+    return Gang(made, homes_of, max(depth.values()), sent, max(most.values()) + room(commons), len(workers))
 
 
 def _needed(graph: Mapping[Any, Any], own: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
@@ -122,7 +129,7 @@ def _places(
 
 
 def _written(
-    graph: dict[Any, Any], workers: Any, steps: Any, names: Any, wanted: Any, at: Any
+    graph: dict[Any, Any], workers: Any, steps: Any, commons: Any, names: Any, wanted: Any, at: Any
 ) -> tuple[dict[Any, Any], dict[Any, str]]:
     spec = optional("dask.task_spec", "dask")
     told = hashlib.sha256(repr([(s.key, w) for w in workers for s in steps[w]]).encode()).hexdigest()[:32]
@@ -134,7 +141,7 @@ def _written(
     for part, (worker, key) in enumerate(zip(workers, keys, strict=True)):
         packed = optional("cloudpickle", "dask").dumps(steps[worker])
         given = [spec.TaskRef(k) for k in names[worker]]
-        asked = keys, packed, own[worker], list(names[worker]), key in own[worker]
+        asked = keys, packed, commons, own[worker], list(names[worker]), key in own[worker]
         graph[key] = spec.Task(key, started, f"gang-{told}", part, pickle.dumps(asked), *given)
         homes[key] = worker
         if key not in own[worker]:
@@ -151,8 +158,8 @@ def _one(number: int, results: Any, *others: Any) -> Any:
 
 def started(gang: str, part: int, packed: bytes, *given: Any) -> Any:
     """A member, whose keys are in bytes, where Dask does not look for them."""
-    keys, steps, wanted, names, single = pickle.loads(packed)
-    made = member(gang, part, keys, steps, wanted, names, *given)
+    keys, steps, commons, wanted, names, single = pickle.loads(packed)
+    made = member(gang, part, keys, steps, commons, wanted, names, *given)
     return made[0] if single else made
 
 
@@ -163,6 +170,8 @@ class Recipe:
     own: list[Any]
     sizes: Mapping[Any, float]
     given: float
+    wholes: Sequence[Whole] = ()
+    """Arrays whose blocks are read together."""
     made: list[Gang | None] | None = None
 
     def gang(self, lazy: Any, client: Any) -> Gang | None:
@@ -173,7 +182,7 @@ class Recipe:
         if len(set(seats)) != len(seats):  # a member takes one thread
             return None
         if self.made is None:
-            self.made = [ganged(lazy._graph, self.own, lazy.__dask_keys__(), lazy.homes, self.sizes)]
+            self.made = [ganged(lazy._graph, self.own, lazy.__dask_keys__(), lazy.homes, self.sizes, self.wholes)]
         (gang,) = self.made
         if gang is None or not set(gang.homes.values()) <= set(seats):
             return None

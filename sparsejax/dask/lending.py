@@ -50,27 +50,39 @@ class Post:
 
     def send(self, place: str, about: Any, block: Any) -> bool:
         """Send a block and what is told of it to another; False where that cannot be done."""
-        computer, _, name = place.partition("\0")
-        if self._socket is None or not name or computer != self.place.partition("\0")[0]:
+        if not self.reaches(place):
             return False
         buffers: list[pickle.PickleBuffer] = []
         told = pickle.dumps(block, protocol=5, buffer_callback=buffers.append)
         raw = [b.raw() for b in buffers]
-        lent = sum(b.nbytes for b in raw) >= LARGE
-        head = pickle.dumps((about, told, [b.nbytes for b in raw], lent))
-        if len(head) + (0 if lent else sum(b.nbytes for b in raw)) > MESSAGE:
+        if sum(b.nbytes for b in raw) < LARGE:
+            return self._told(place, (about, told, [b.nbytes for b in raw], "here"), raw)
+        try:
+            file = written(raw)
+        except OSError:  # no memory, no descriptors
             return False
         try:
-            if not lent:
-                self._socket.sendmsg([_length(head), head, *raw], [], 0, f"\0{name}")
-                return True
-            file = written(raw)
-            try:
-                rights = socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", file)
-                self._socket.sendmsg([_length(head), head], [rights], 0, f"\0{name}")
-            finally:
-                os.close(file)
-        except OSError:  # nobody there, a full queue, no memory, no descriptors
+            return self._told(place, (about, told, [b.nbytes for b in raw], "lent"), [], file)
+        finally:
+            os.close(file)
+
+    def give(self, place: str, about: Any, file: int) -> bool:
+        """Send a descriptor, which is received as one in place of a block; False where that cannot be done."""
+        return self.reaches(place) and self._told(place, (about, b"", [], "file"), [], file)
+
+    def reaches(self, place: str) -> bool:
+        """Whether another may be sent to from here."""
+        computer, _, name = place.partition("\0")
+        return self._socket is not None and bool(name) and computer == self.place.partition("\0")[0]
+
+    def _told(self, place: str, head: Any, raw: Sequence[memoryview], file: int | None = None) -> bool:
+        packed = pickle.dumps(head)
+        if self._socket is None or len(packed) + sum(b.nbytes for b in raw) > MESSAGE:
+            return False
+        rights = [] if file is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", file))]
+        try:
+            self._socket.sendmsg([struct.pack("q", len(packed)), packed, *raw], rights, 0, place[place.index("\0") :])
+        except OSError:  # nobody there, a full queue, too many descriptors on their way
             return False
         return True
 
@@ -119,16 +131,14 @@ class Post:
             if flags & socket.MSG_CTRUNC:
                 raise OSError("a result has come in memory that cannot be opened: this process has too many open files")
             (length,) = struct.unpack("q", data[:8])
-            about, told, sizes, lent = pickle.loads(data[8 : 8 + length])
-            raw = mapped(files[0]) if lent else memoryview(data)[8 + length :]
-            return about, pickle.loads(told, buffers=divided(raw, sizes, ALIGN if lent else 1))
+            about, told, sizes, how = pickle.loads(data[8 : 8 + length])
+            if how == "file":
+                return about, files.pop()
+            raw = mapped(files[0]) if how == "lent" else memoryview(data)[8 + length :]
+            return about, pickle.loads(told, buffers=divided(raw, sizes, ALIGN if how == "lent" else 1))
         finally:
             for file in files:
                 os.close(file)
-
-
-def _length(head: bytes) -> bytes:
-    return struct.pack("q", len(head))
 
 
 def _computer() -> str:

@@ -14,19 +14,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pickle
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sparsejax import forks
+from sparsejax.dask import tasks
+from sparsejax.dask.commons import Common, Commons
 from sparsejax.dask.lending import Post
 from sparsejax.dask.meetings import LOOK
 from sparsejax.optional import optional
 
 AT_ONCE, PATIENCE, ANSWER = 0.2, 20.0, 60.0
 """Seconds that a member waits for the others with its thread, between questions after that, and for an answer of the scheduler."""
+
+
+RESULT, MEMORY, READY = "result", "memory", "ready"
+"""What members send each other."""
+HELD = "held"
+"""In place of a key: nothing may be put into the memory that all have any more."""
+
+
+class InPlace:
+    """In place of a result: it is in the memory that all have."""
 
 
 class Broken(Exception):
@@ -67,7 +81,14 @@ def _put(box: tuple[str, int, int], key: Any, block: Any) -> None:
 
 
 def member(
-    gang: str, part: int, keys: Sequence[Any], steps: bytes, wanted: Sequence[Any], names: Any, *given: Any
+    gang: str,
+    part: int,
+    keys: Sequence[Any],
+    steps: bytes,
+    commons: Sequence[Common],
+    wanted: Sequence[Any],
+    names: Any,
+    *given: Any,
 ) -> Any:
     """All tasks of a part: what is wanted of their results."""
     try:
@@ -77,7 +98,7 @@ def member(
             "tasks that pass results to each other run on the workers of a cluster; call compute(scheduler=...) of the array itself"
         ) from None
     program: list[Step] = pickle.loads(steps)
-    with contextlib.closing(Member(worker, gang, part, keys)) as own:
+    with contextlib.closing(Member(worker, gang, part, keys, commons)) as own:
         while True:
             own.meet()
             try:
@@ -95,12 +116,15 @@ def member(
 class Member:
     """One member while it runs."""
 
-    def __init__(self, worker: Any, gang: str, part: int, keys: Sequence[Any]) -> None:
+    def __init__(self, worker: Any, gang: str, part: int, keys: Sequence[Any], commons: Sequence[Common] = ()) -> None:
         self._worker, self._gang, self._part, self._keys = worker, gang, part, list(keys)
         self._number: int | None = None
         self._peers: list[tuple[str, str]] = []
         self._sent: list[Any] = []
         self._post = Post()
+        self._planned, self._commons = commons, Commons(())
+        self._ready: set[tuple[int, int]] = set()
+        """Who has the memory of which meeting."""
         with _changed:
             _posts[gang, part] = self._post
 
@@ -109,6 +133,7 @@ class Member:
         with _changed:
             if _posts.get((self._gang, self._part)) is self._post:
                 del _posts[self._gang, self._part]
+        self._commons.close()
         self._post.close()
 
     def meet(self) -> None:
@@ -131,21 +156,57 @@ class Member:
 
     def run(self, steps: Sequence[Step], values: dict[Any, Any]) -> dict[Any, Any]:
         """Results of all steps that nobody is done with."""
+        self._share()
         for step in steps:
             for key in step.node.dependencies:
                 if key not in values:
                     values[key] = self._wait(key)
-            values[step.key] = made = step.node(values)
-            for reader in step.readers:
-                self._send(reader, step.key, made)
+            values[step.key] = made = self._made(step, values)
             for key in step.done:
                 del values[key]
             if self._post.place:
                 self._take(0)  # queues are short
-        for future in self._sent:
-            self._arrived(future)
-        self._sent = []
+            if self._commons.done(values):
+                self._told_held()
+            placed = bool(step.readers) and not self._held() and self._commons.write(step.key, made)
+            for reader in step.readers:
+                self._send(reader, step.key, InPlace() if placed else made)
+        self._all_arrived()
         return values
+
+    def _made(self, step: Step, values: dict[Any, Any]) -> Any:
+        for whole, array in self._commons.whole(step.node.dependencies):
+            tasks.known([values[k] for k in whole.keys], whole.grid, array)
+        return step.node(values)
+
+    def _held(self) -> bool:
+        with _changed:
+            return HELD in _boxes.get((self._gang, self._number or 0, self._part), ())
+
+    def _told_held(self) -> None:
+        """Tell all others before anything else that nothing may be put into the memory any more."""
+        for reader in range(len(self._peers)):
+            if reader != self._part:
+                self._send(reader, HELD, None)
+        self._all_arrived()
+
+    def _share(self) -> None:
+        """Have memory in common with all others, where all are on this computer."""
+        self._commons.close()
+        self._commons = Commons(self._planned)
+        own, others = self._number or 0, [k for k in range(len(self._peers)) if k != self._part]
+        if not self._planned or not all(self._post.reaches(self._peers[k][1]) for k in others):
+            return
+        told = True
+        if self._part == 0:
+            file = self._commons.created()
+            told = all(self._post.give(self._peers[k][1], (MEMORY, self._gang, own), file) for k in others)
+            self._ready.add((own, 0))
+        until = time.monotonic() + LOOK
+        while told and len([k for k in range(len(self._peers)) if (own, k) in self._ready]) < len(self._peers):
+            if time.monotonic() > until or not self._take(LOOK):
+                return
+        self._commons.ready = told
 
     def fail(self, error: Exception) -> None:
         """Tell the others."""
@@ -168,12 +229,17 @@ class Member:
         if address == self._worker.address:
             _put(box, key, block)
             return
-        if self._post.send(place, (box, key), block):
+        if self._post.send(place, (RESULT, box, key), block):
             return
         wrapped = optional("distributed.protocol", "dask").to_serialize(block)
         names = {"gang": box[0], "number": box[1], "part": box[2], "key": pickle.dumps(key), "block": wrapped}
         sending = _sending(self._worker.rpc(address), names)
         self._sent.append(asyncio.run_coroutine_threadsafe(sending, self._worker.loop.asyncio_loop))
+
+    def _all_arrived(self) -> None:
+        for future in self._sent:
+            self._arrived(future)
+        self._sent = []
 
     def _arrived(self, future: Any) -> None:
         """A result is with its reader."""
@@ -194,18 +260,34 @@ class Member:
                 if not self._post.place:
                     _changed.wait_for(lambda: key in _boxes.get(box, ()), LOOK)
                 if key in _boxes.get(box, ()):
-                    return _boxes[box].pop(key)
+                    found = _boxes[box].pop(key)
+                    return self._commons.block(key) if isinstance(found, InPlace) else found
             if not self._post.place or not self._take(LOOK):
                 self._look()
 
     def _take(self, seconds: float) -> bool:
         """Take what others have sent here, or send in so many seconds; whether something has come, over comms too."""
         came, woken = self._post.receive(seconds)
-        with _changed:
-            for (box, key), block in came:
-                if box[0] == self._gang and box[2] == self._part:
-                    _boxes.setdefault(box, {})[key] = block
+        for (what, *about), block in came:
+            if what == MEMORY:
+                self._given(about[0], about[1], block)
+            elif what == READY:
+                self._ready.add((about[0], about[1]))
+            elif about[0][0] == self._gang and about[0][2] == self._part:
+                with _changed:
+                    _boxes.setdefault(about[0], {})[about[1]] = block
         return woken
+
+    def _given(self, gang: str, number: int, file: int) -> None:
+        """Memory of a meeting has come: tell the others."""
+        if gang != self._gang or number != self._number:
+            os.close(file)
+            return
+        self._commons.have(file)
+        self._ready |= {(number, 0), (number, self._part)}
+        for k, (_, place) in enumerate(self._peers):
+            if k != self._part:
+                self._post.send(place, (READY, number, self._part), None)
 
     def _look(self) -> None:
         """Broken where a member is not there any more, and its error where it has failed."""

@@ -170,16 +170,25 @@ KEPT = 2
 
 def _together(parts: list[Any], grid: tuple[int, ...]) -> Any:
     """Blocks as one array: once per process for all tasks that read the same blocks, since a worker hands each of them the same objects."""
-    key = (grid, *map(id, parts))
     with _assembling:
-        known = _assembled.get(key)
-        if known is None:
-            known = _assembled[key] = assemble(parts, grid)
-            for block in {id(p): p for p in parts}.values():
-                weakref.finalize(block, _assembled.pop, key, None).atexit = False
-            while len(_assembled) > KEPT:
-                _assembled.popitem(last=False)
-        return known
+        known = _assembled.get((grid, *map(id, parts)))
+        return _remembered(parts, grid, assemble(parts, grid)) if known is None else known
+
+
+def known(parts: list[Any], grid: tuple[int, ...], whole: Any) -> None:
+    """Blocks as one array are there already."""
+    with _assembling:
+        _remembered(parts, grid, whole)
+
+
+def _remembered(parts: list[Any], grid: tuple[int, ...], whole: Any) -> Any:
+    key = (grid, *map(id, parts))
+    _assembled[key] = whole
+    for block in {id(p): p for p in parts}.values():
+        weakref.finalize(block, _assembled.pop, key, None).atexit = False
+    while len(_assembled) > KEPT:
+        _assembled.popitem(last=False)
+    return whole
 
 
 def cut(block: Any, ranges: Sequence[tuple[int, int]]) -> Any:

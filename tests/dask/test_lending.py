@@ -95,7 +95,7 @@ def test_others_are_not_read(posts):
     """Messages that are cut short, or of nobody."""
     _, second = posts
     name = second.place[second.place.index("\0") :]
-    head = pickle.dumps((0, b"", [], False))
+    head = pickle.dumps((0, b"", [], "here"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         stranger.sendto(struct.pack("q", len(head)) + bytes(2 * lending.MESSAGE), name)
