@@ -3,8 +3,9 @@
     python -m benchmarks.dask_strong                              # soc-slashdot0902, the largest public graph here
     python -m benchmarks.dask_strong --only gcn --inputs 64 --rounds 9
     python -m benchmarks.dask_strong --only pagerank --scale 20 --links 2e7     # a drawn power law
+    python -m benchmarks.dask_strong --prices                     # what gangs pay for meetings and hops, and tasks for waits
 
-    pagerank      ten rounds of one vector
+    pagerank      `--iterations` rounds (ten) of one vector, which is in shards
     personalised  five rounds of 64 vectors, the ranks as seen from 64 nodes
     gcn           two layers of a graph convolution: features of `--inputs` columns to 64 to 32, float32
     spgemm        A @ A, kept on the workers
@@ -43,6 +44,8 @@ from benchmarks import datasets
 from benchmarks.dask_scaling import compare
 
 SEEDS, HIDDEN, OUT = 64, 64, 32
+ITERATIONS = [int(os.environ.get("SPARSEJAX_BENCHMARK_ITERATIONS", "10"))]
+"""Of PageRank; in the environment, where workers find it."""
 PROGRAMS = ("pagerank", "personalised", "gcn", "spgemm")
 
 
@@ -51,7 +54,7 @@ def ranks(A: Any, x: Any, rounds: int) -> Any:
 
 
 def pagerank(A: Any, x: Any) -> Any:
-    return ranks(A, x, 10)
+    return ranks(A, x, ITERATIONS[0])
 
 
 def personalised(A: Any, x: Any) -> Any:
@@ -94,7 +97,7 @@ def expected(name: str, own: tuple[Any, ...]) -> Any:
         return A @ A
     (x,) = rest
     y = x
-    for _ in range(10 if name == "pagerank" else 5):
+    for _ in range(ITERATIONS[0] if name == "pagerank" else 5):
         y = 0.85 * (A @ y) + 0.15 * x
     return y
 
@@ -140,8 +143,8 @@ def sharded(name: str, own: tuple[Any, ...], shards: int) -> tuple[Any, ...]:
     ):  # HIDDEN times OUT dense multiplications for a row, of which ten take as long as one of an entry of the graph and a column
         how["row_cost"] = OUT / 10
     A = sd.shard(graph, rows=shards, **how)
-    rest = [sd.shard(x, rows=shards) if x.shape[0] == A.shape[0] and x.ndim == 2 else x for x in others]
-    return (A, *rest)
+    rows = A.cuts[0] if name == "pagerank" else shards
+    return (A, *(sd.shard(x, rows=rows) if x.shape[0] == A.shape[0] else x for x in others))
 
 
 def emptied(lazy: Any, sizes: dict[Any, float], token: str) -> Any:
@@ -214,6 +217,11 @@ def main() -> None:
     parser.add_argument("--scale", type=int, help="in place of data, a drawn power law of 2^SCALE nodes")
     parser.add_argument("--links", type=float, default=1e7, help="of --scale")
     parser.add_argument("--only", nargs="*", default=list(PROGRAMS), choices=PROGRAMS)
+    parser.add_argument("--iterations", type=int, default=10, help="of pagerank")
+    parser.add_argument(
+        "--warm", type=int, help="calls that are not counted (2; of spgemm 6, when memory of results is used again)"
+    )
+    parser.add_argument("--prices", action="store_true")
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--choose", default="auto", help="what config.choose says, as sharded_tasks=apart")
     args = parser.parse_args()
@@ -221,7 +229,12 @@ def main() -> None:
 
     import sparsejax.dask as sd
 
+    os.environ["SPARSEJAX_BENCHMARK_ITERATIONS"] = str(args.iterations)
+    ITERATIONS[0] = args.iterations
     sj.config.update("choose", args.choose)
+    if args.prices:
+        prices(args.rounds)
+        return
     if args.scale is not None:
         args.data = f"R-MAT of scale {args.scale}"
     graph = (
@@ -244,7 +257,11 @@ def main() -> None:
     ):
         for name in args.only:
             own = operands(name, graph, args.inputs)
-            rounds, warm = (5, 1) if name == "spgemm" and graph.nnz > 500_000 else (args.rounds, 2)
+            large = name == "spgemm" and graph.nnz > 500_000
+            rounds, warm = (
+                min(args.rounds, 5) if large else args.rounds,
+                (6 if large else 2) if args.warm is None else args.warm,
+            )
             alone, gain = bound(two, name, own, rounds)
             spent: dict[int, list[float]] = {1: [], 2: []}
             unspent: dict[int, list[float]] = {1: [], 2: []}
@@ -277,6 +294,36 @@ def main() -> None:
             if args.explain:
                 with two.as_current():
                     print(program.explain(*given[2]))
+
+
+def prices(turns: int) -> None:
+    """Milliseconds by the clock of a loop over a small graph in two shards on two workers, as tasks apart and as a gang: of a round, and of all else."""
+    import distributed
+
+    import sparsejax.dask as sd
+
+    graph = power_law(13, 40_000)
+    graph = sp.csr_array(graph @ sp.diags_array(1 / np.maximum(graph.sum(axis=0), 1)))
+    few, many = 10, 60
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        A = sd.shard(graph, rows=2)
+        x = sd.shard(np.full(graph.shape[0], 1 / graph.shape[0]), rows=A.cuts[0])
+        for how in ("apart", "gang"):
+            spent: dict[int, list[float]] = {few: [], many: []}
+            with sj.config.using(choose=f"sharded_loops=rounds,sharded_tasks={how}"):
+                programs = {n: sd.jit(functools.partial(ranks, rounds=n)) for n in spent}
+                for turn in range(turns + 2):
+                    for n, program in programs.items():
+                        seconds, kept = timed(client, functools.partial(program, A, x))
+                        if turn > 1:
+                            spent[n].append(seconds * 1e3)
+                        del kept
+            first, second = (statistics.median(spent[n]) for n in (few, many))
+            slope = (second - first) / (many - few)
+            print(f"{how}: {slope:.2f} ms for a round, {first - few * slope:.1f} for all else", flush=True)
 
 
 def close(found: Any, wanted: Any, name: str) -> None:

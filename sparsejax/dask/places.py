@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import time
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sparsejax.optional import optional
@@ -41,6 +41,15 @@ def memory(client: Any) -> float:
     """Bytes of the worker of a client's cluster that has the fewest; 0 where they have no limit."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     return float(min((w["memory_limit"] for w in workers if w["memory_limit"]), default=0))
+
+
+def near(workers: Iterable[str]) -> bool:
+    """Whether workers have one host in their addresses.
+
+    >>> near(["tcp://127.0.0.1:4000", "tcp://127.0.0.1:4001"]), near(["tcp://10.0.0.1:4000", "tcp://10.0.0.2:4000"])
+    (True, False)
+    """
+    return len({address.rpartition(":")[0] for address in workers}) < 2
 
 
 def home(number: int, count: int, among: Sequence[str]) -> str | None:
