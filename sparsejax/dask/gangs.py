@@ -6,8 +6,8 @@
 
 The tasks are those of the graph, and so are the bits of the result. Each runs where it was asked to run (`places`), or beside the largest of what it reads.
 A gang is made where a result alone is computed, on a cluster whose workers have a thread each; blocks must fit into their memory, as Dask does not spill
-what a task holds. The price of waiting decides: `WAIT` for each result that a task of another worker waits for, one after the other, or `HOP` and a `MEETING`; between workers on
-one computer that of bytes too, as members there have memory in common (`commons`, `lending`).
+what a task holds. The price of waiting decides: `WAIT` for each result that a task of another worker waits for, one after the other, or `HOP` and a
+`MEETING`; on one computer that of bytes too, as members there have memory in common (`commons`, `lending`).
 """
 
 from __future__ import annotations
