@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsejax import forks
-from sparsejax.dask import tasks
+from sparsejax.dask import assembled
 from sparsejax.dask.commons import Common, Commons
 from sparsejax.dask.lending import Post
 from sparsejax.dask.meetings import LOOK
@@ -176,7 +176,7 @@ class Member:
 
     def _made(self, step: Step, values: dict[Any, Any]) -> Any:
         for whole, array in self._commons.whole(step.node.dependencies):
-            tasks.known([values[k] for k in whole.keys], whole.grid, array)
+            assembled.keep([values[k] for k in whole.keys], whole.grid, array)
         return step.node(values)
 
     def _held(self) -> bool:

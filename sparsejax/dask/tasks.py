@@ -14,8 +14,6 @@ import math
 import os
 import tempfile
 import threading
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +27,7 @@ from sparsejax import config, forks
 from sparsejax.core.array import Array
 from sparsejax.core.jaxpr import Var
 from sparsejax.core.primitive import asarray
+from sparsejax.dask import assembled
 from sparsejax.dask.axes import CONTROL, Classes, bind
 from sparsejax.dask.plan import FAN
 from sparsejax.dask.sharded import assemble, part
@@ -98,7 +97,7 @@ def _many_shapes(function: Any, symbols: Sequence[Sequence[str | None]], static:
 
 
 _lock = threading.Lock()
-forks.anew(__name__, _lock=threading.Lock, _assembling=threading.Lock)
+forks.anew(__name__, _lock=threading.Lock)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -162,33 +161,9 @@ def _locked() -> int | None:
     return lock
 
 
-_assembled: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-_assembling = threading.Lock()
-KEPT = 2
-"""How many operands that were put together are kept for the next tasks, while their blocks are there."""
-
-
 def _together(parts: list[Any], grid: tuple[int, ...]) -> Any:
     """Blocks as one array: once per process for all tasks that read the same blocks, since a worker hands each of them the same objects."""
-    with _assembling:
-        known = _assembled.get((grid, *map(id, parts)))
-        return _remembered(parts, grid, assemble(parts, grid)) if known is None else known
-
-
-def known(parts: list[Any], grid: tuple[int, ...], whole: Any) -> None:
-    """Blocks as one array are there already."""
-    with _assembling:
-        _remembered(parts, grid, whole)
-
-
-def _remembered(parts: list[Any], grid: tuple[int, ...], whole: Any) -> Any:
-    key = (grid, *map(id, parts))
-    _assembled[key] = whole
-    for block in {id(p): p for p in parts}.values():
-        weakref.finalize(block, _assembled.pop, key, None).atexit = False
-    while len(_assembled) > KEPT:
-        _assembled.popitem(last=False)
-    return whole
+    return assembled.found(parts, grid, lambda: assemble(parts, grid))
 
 
 def cut(block: Any, ranges: Sequence[tuple[int, int]]) -> Any:
