@@ -19,8 +19,14 @@ rng = np.random.default_rng(3)
 @pytest.fixture(scope="module")
 def client(shared_cluster):
     with distributed.Client(shared_cluster) as client:
-        clusters.as_here(client)
         yield client
+
+
+@pytest.fixture(autouse=True)
+def fresh(client, monkeypatch):
+    """Workers are asked for again, as other tests may have stopped some, and compile as this test does."""
+    monkeypatch.setattr(places, "FRESH", 0.0)
+    clusters.as_here(client)
 
 
 def skewed(rows=4000, wide=200):
