@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import convert_element_type, elementwise, imag, real, strong, where
-from sparsejax.lax.reduce import reduce
+from sparsejax.lax.reduce import MOST, reduce
 from sparsejax.lax.structural import convert_format, normal_axes, reshape
 from sparsejax.numpy.arranging import take_along_axis
 from sparsejax.numpy.reductions import cumsum
@@ -76,8 +77,15 @@ def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
 def _extreme(kind: str, worst: float, x: Any, axis: Any, keepdims: bool) -> Any:
     if x.dtype.kind not in "fc":
         return reduce(kind, x, axis, None, keepdims)
-    found = reduce(kind, _without(x, worst), axis, None, keepdims)
-    return where(reduce("all", elementwise("isnan", x), axis, None, keepdims), x.dtype.type(np.nan), found)
+    found, undefined = reduce(kind, _without(x, worst), axis, None, keepdims), elementwise("isnan", x)
+    count = math.prod(x.shape[a] for a in (range(x.ndim) if axis is None else normal_axes(axis, x.ndim)))
+    if x.format.is_dense or undefined.fill_value:
+        every = reduce("all", undefined, axis, None, keepdims)
+    elif count > MOST:  # and what is not stored is a number
+        return found
+    else:
+        every = elementwise("equal", reduce("sum", undefined, axis, None, keepdims), count)
+    return where(every, x.dtype.type(np.nan), found)
 
 
 @again(1, whole=True)
