@@ -84,7 +84,9 @@ def _extreme(kind: str, worst: float, x: Any, axis: Any, keepdims: bool) -> Any:
     elif count > MOST:  # and what is not stored is a number
         return found
     else:
-        every = elementwise("equal", reduce("sum", undefined, axis, None, keepdims), count)
+        many = reduce("sum", undefined, axis, None, keepdims)
+        some = elementwise("greater", many, 0)  # false where nothing is stored, whatever the count is
+        every = elementwise("logical_and", some, elementwise("equal", many, count))
     return where(every, x.dtype.type(np.nan), found)
 
 

@@ -65,7 +65,7 @@ def nonzero(storage: Storage) -> Array:
     form = storage.format
     in_order = form.order == tuple(range(form.ndim)) and all(lv.ordered and lv.unique for lv in form.levels)
     columns, vals = (storage if in_order else distinct(storage)).expand()
-    if np.count_nonzero(vals) < len(vals):
+    if not vals.all():
         number = np.flatnonzero(vals)
         columns = [passes.over(len(number)).take(column, number) for column in columns]
     made = np.empty((len(columns), len(columns[0])), np.int64)
