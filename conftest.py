@@ -9,6 +9,7 @@ import os
 import re
 import sys
 
+import platformdirs
 import pytest
 from _pytest.doctest import DoctestItem, DoctestModule
 from hypothesis import seed, settings
@@ -20,6 +21,8 @@ from tests import objects, poison, rotation
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # in workers: threads of BLAS would wait for each other
 os.environ |= {"SPARSEJAX_CACHE_DIR": "off", "SPARSEJAX_MACHINE": "ice_lake"}  # for the processes that tests start
+# hypothesis reads the numbers of all modules: those of files that did not change are known, as machine code is (tests/objects.py)
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(platformdirs.user_cache_path("sparsejax-tests-hypothesis")))
 config.update("cache_dir", "off")
 config.update("machine", "ice_lake")  # plans are the same everywhere
 DRAWN_ANEW = os.environ.get("SPARSEJAX_SLICE") == "all"

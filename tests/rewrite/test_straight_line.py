@@ -466,6 +466,21 @@ def test_what_is_not_written_out_and_why():
     assert "constant" not in told(lambda A, B: B @ A, A, B.T.copy())  # data that changes
 
 
+def test_steps_are_told_in_words():
+    """Entries that are contracted in other steps, and what a step makes before the next one takes it."""
+    paths = np.zeros((2, 4, 4, 4))
+    paths[0, 0, 1:, 1:], paths[1, 1:, 1:, 0] = np.eye(3), np.eye(3)
+    constant = sj.array(paths, format="coo")
+    operands = np.ones((3, 4, 4)), np.ones((3, 4)), np.ones((2, 4, 4))
+
+    def product(X, Y, W):
+        return sj.einsum("pijk,biu,bj,puw->bkw", constant, X, Y, W)
+
+    with sj.config.using(choose=STATIC):
+        told = str(sj.explain(product)(*operands))
+    assert "6 entries of A are written out: A * C * (B * D) for 3, (A * B * C) * D for 3" in told
+
+
 def test_infinities_meet_entries_alone():
     C = sj.array(np.array([[0.0, 2.0], [0.0, 0.0]]), format="csr")
     X = np.array([[np.inf, 1.0], [np.nan, 3.0]])
