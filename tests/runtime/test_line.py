@@ -31,6 +31,17 @@ def relu(A, H, W):
     return snp.maximum(A @ (H @ W), 0)
 
 
+@pytest.mark.parametrize("rows", [40, 400, 4000])
+def test_products_of_dense_arrays_begin_with_a_line(rows):
+    """Their readers read whole lines, whether memory is kept, NumPy's or the allocator's."""
+    X, W = np.ones((rows, 16)), np.eye(16)
+    product = sj.jit(lambda X, W: X @ W)
+    for _ in range(3):
+        made = product(X, W)
+        assert np.asarray(made.storage.vals).ctypes.data % 64 == 0
+        np.testing.assert_array_equal(made.todense(), X)
+
+
 def test_memory_between_steps_is_used_again(layer):
     A, H, W = (sj.array(x, format=f) for x, f in zip(layer, ("csr", "dense", "dense"), strict=True))
     function, wanted = sj.jit(relu), np.maximum(layer[0] @ (layer[1] @ layer[2]), 0)

@@ -103,22 +103,24 @@ class NumPyCall:
 
     def call(self, inputs: Sequence[Storage]) -> Storage:
         """The result for these inputs."""
-        vals, slots = (self._recycled and self._recycled.again()) or self._memory()
+        known = self._recycled and self._recycled.again()
+        if known:
+            (vals, slots), made = known, known[0].base
+        else:
+            vals, slots, made = self._memory()
         if len(inputs) == 2:
             one, other = self._shapes
-            self._function(inputs[0].vals.reshape(one), inputs[1].vals.reshape(other), vals.base)
+            self._function(inputs[0].vals.reshape(one), inputs[1].vals.reshape(other), made)
         else:
-            self._function(*(s.vals.reshape(n) for s, n in zip(inputs, self._shapes, strict=True)), vals.base)
+            self._function(*(s.vals.reshape(n) for s, n in zip(inputs, self._shapes, strict=True)), made)
         return Storage.dense(self._template, vals, {"slots": slots})
 
-    def _memory(self) -> tuple[NDArray[Any], bytes]:
-        made = np.empty(self._shape, self._dtype)
+    def _memory(self) -> tuple[NDArray[Any], bytes, NDArray[Any]]:
+        vals, made = result_memory.lined(self._shape, self._dtype)
         slots = self._pack(*self._shape, result_memory.address_of(made))
-        vals = made.reshape(-1)
-        result_memory.freeze(vals, False)
         if self._recycled is not None:
             self._recycled.keep((vals, slots))
-        return vals, slots
+        return vals, slots, made
 
 
 class Bodies:

@@ -211,6 +211,20 @@ def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any],
     return vals, made
 
 
+def lined(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """As `written`, of a result that begins with a line of the cache, in memory that is kept for no later one. A flat array of less than `SMALLEST` bytes
+    has the other one as its base. Kernels that read rows of whole lines take up to twice as long where these begin anywhere."""
+    size = math.prod(shape) * dtype.itemsize
+    if size >= SMALLEST and host.has("mremap"):
+        return written(shape, dtype)
+    raw = bytearray(size + ALIGNMENT)  # an array in its place would be the base of both
+    start = -address_of(np.frombuffer(raw, np.uint8)) % ALIGNMENT
+    made: NDArray[Any] = np.ndarray(shape, dtype, raw, start)
+    vals = made.reshape(-1)
+    freeze(vals, False)
+    return vals, made
+
+
 def aligned(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
     """An array of `count` elements that are `value` (None: anything) in fresh memory, and its address, a multiple of `ALIGNMENT`. O(count)."""
     whole, start, address = _begun(count, dtype, np.empty if value is None else np.zeros)
