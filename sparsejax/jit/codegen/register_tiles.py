@@ -38,10 +38,10 @@ from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.schedule import regions
 
 VECTOR_BYTES = 64
-VECTORS, WIDE = 4, 16
+VECTORS, WIDE = regions.NARROW // VECTOR_BYTES, regions.WIDE // VECTOR_BYTES
 """Vectors of a strip; and of one where registers are plenty: longer pieces of rows at a time, and fewer walks over sparse loops.
 Where rows are shorter, such strips are left out: a kernel would take 26 ms to compile instead of 15."""
-ROWS, FEW = regions.ROWS, 2
+ROWS, FEW = regions.ROWS, regions.STRIP // VECTOR_BYTES
 """Rows of a strip that has several, and the vectors of narrower strips. Several rows have so many where registers are 32 and hold a vector each;
 else one: four rows of two halves of a vector are half of 16 registers, and what rows share and a splat of what they do not need others."""
 MOST_ROWS = 6

@@ -12,8 +12,8 @@ from sparsejax.jit.ir import cin
 
 ROWS, MANY_ROWS = 4, 8
 """Rows of a tile over two dense variables; and where there are 32 registers of a line each: two such vectors to a row are half of them, and what rows
-share is read once for twice as many."""
-STRIP = 2 * LINE
+share is read once for twice as many. Prices count four of these too."""
+STRIP = int(2 * LINE)
 """Bytes of a strip that has several rows."""
 WIDE, NARROW = int(16 * LINE), int(4 * LINE)
 """Bytes of a strip of one row, where registers are plenty and where not: four sums, which wait for each other no longer than one for its line."""
