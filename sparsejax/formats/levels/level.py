@@ -13,7 +13,7 @@ A level maps a parent position and a coordinate to a child position. Properties 
     shared      several coordinates may share one position (such a level is the last one)
     contiguous  the coordinates of a segment are consecutive, as are their positions (`Segment.first` is their first)
     consecutive the places of a walk are consecutive (`Segment.after` is None)
-    placed      a place is a position of the next level (`Segment.places_are_positions`)
+    placed      a place is a position of the next level (`Segment.child` gives its place)
     in_runs     ranges of coordinates share a position (`Segment.runs`)
     relative    its coordinates depend on those of the level above (such a level is not the outermost one)
     fills       what is assembled may have more entries than it was given, of the fill

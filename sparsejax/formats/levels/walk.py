@@ -54,11 +54,6 @@ class Segment:
     first: Value | None = None
     runs: Runs | None = None
 
-    @property
-    def places_are_positions(self) -> bool:
-        """Whether `child(place, coordinate)` is `place`."""
-        return self.child is _same
-
 
 @dataclass(frozen=True)
 class Runs:
