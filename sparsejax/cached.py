@@ -51,9 +51,12 @@ class Recent(Generic[K, T]):
 def copied(known: T) -> T:
     """An object with the same attributes, in a fifth of the time of `copy.copy`.
 
-    >>> from types import SimpleNamespace
-    >>> copied(SimpleNamespace(shape=(2, 3)))
-    namespace(shape=(2, 3))
+    >>> class Known:
+    ...     shape = ()
+    >>> known = Known()
+    >>> known.shape = (2, 3)
+    >>> copied(known).shape
+    (2, 3)
     """
     made: T = object.__new__(type(known))
     made.__dict__.update(known.__dict__)

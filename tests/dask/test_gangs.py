@@ -114,13 +114,13 @@ def test_what_is_lent(client):
         with ganged():
             own = sd.shard(wide, rows=graph.cuts[0])
             found[does] = sd.jit(layers)(graph, own, rng.random((40, 40)) * 0 + 0.5).compute().todense()
-        sent = [one for own in client.run(lambda: tests_of_this().lending_of_this["lent"]).values() for one in own]
+        sent = [one for own in client.run(lambda: of_this_test().lending_of_this["lent"]).values() for one in own]
         assert sent and all(made is does for made, _ in sent) and max(size for _, size in sent) >= lending.LARGE
     client.run(lend, True)
     assert found[True].tobytes() == found[False].tobytes()
 
 
-def tests_of_this():
+def of_this_test():
     from tests.dask import test_gangs
 
     return test_gangs
