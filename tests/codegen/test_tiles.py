@@ -318,11 +318,11 @@ def test_strips_store_past_the_caches(form, masks, processor):
                 assert "nontemporal" in made["past"]
 
 
-@pytest.mark.parametrize(("cache", "past"), [(16 << 10, True), (1 << 20, False)])
-def test_results_that_no_cache_holds_are_stored_past_the_caches(cache, past):
+@pytest.mark.parametrize(("caches", "past"), [((4 << 10, 16 << 10), True), ((256 << 10, 1 << 20), False)])
+def test_results_that_no_cache_holds_are_stored_past_the_caches(caches, past):
     """Two hundred rows of 64 numbers, 50 KiB, that are assigned once."""
     A, B = sj.array(np.eye(200, dtype="f4"), format="csr"), np.ones((200, 64), "f4")
-    with priced(caches=(1 << 10, 4 << 10, cache)):
+    with priced(caches=(1 << 10, *caches)):
         f = sj.jit(lambda A, B: A @ B).lower(A, B)
         assert ("# out: stored past the caches" in f.as_text("cin")) == past
         assert ("fence seq_cst" in f.as_text("llvm")) == past

@@ -7,7 +7,7 @@
     prefetch crd[pos[i + 2]], crd[pos[i + 3] - 1]  after: the ends of the segment after the next one
     if crd[lo] == lo and crd[hi - 1] == hi - 1:    coordinates ascend, so that those between are their places, too
       for q in lo * g .. hi * g:                   one loop, whose start waits for no coordinate
-        prefetch B[K.vals[q + D], j]               of the widest strips
+        prefetch B[K.vals[q + D], j]               of wide strips
         t += V.vals[q] * B[K.vals[q], j]
     else: as before
 
@@ -59,7 +59,7 @@ def _range(loop: Loop, key: Leaders, walker: Walker) -> None:
 
     with b.for_(b.mul(segment.lo, each), b.named("end", b.mul(segment.hi, each)), "q") as place:
         strip = loop.env.mode.strip
-        if loop.plan.prefetch and isinstance(stmt, cin.Assign) and strip is not None and merge.is_widest(loop, strip):
+        if loop.plan.prefetch and isinstance(stmt, cin.Assign) and strip is not None and merge.is_wide(strip):
             # behind the end comes what the next segment names, as a rule
             soon = b.named("soon", b.min(b.add(place, prefetch.ROWS), b.sub(stored, 1)))
             prefetch.lines(loop, at(soon), stmt, strip.var, strip.vectors * strip.lanes)

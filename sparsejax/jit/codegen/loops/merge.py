@@ -61,17 +61,17 @@ def at_entry(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
 
 
 def _fetch_strip(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
-    """Fetch what a strip will read of dense operands, the widest that there are with so many registers."""
+    """Fetch what a wide strip will read of dense operands."""
     strip, stmt = loop.env.mode.strip, loop.cases[key]
-    if strip is not None and is_widest(loop, strip) and isinstance(stmt, cin.Assign):
+    if strip is not None and is_wide(strip) and isinstance(stmt, cin.Assign):
         here = {walker.access: walker.cursor(place, None, walker.segment.coordinate(place))}
         env, width = loop.env.with_cursors(here), strip.vectors * strip.lanes
         prefetch.rows(loop, walker, place, stmt, env, strip.var, width, prefetch.ROWS)
 
 
-def is_widest(loop: Loop, strip: Strip) -> bool:
-    """Whether a strip is the widest that there is with so many registers."""
-    return strip.vectors == (register_tiles.WIDE if loop.b.has_masks() else register_tiles.VECTORS)
+def is_wide(strip: Strip) -> bool:
+    """Whether a strip has so many vectors that fetching what it reads later pays (`prefetch`)."""
+    return strip.vectors >= register_tiles.VECTORS
 
 
 def runs(loop: Loop, key: Leaders, walker: Walker) -> None:

@@ -9,7 +9,7 @@
 How long a row is, is known only once `pos` has come, and the loop over it mostly ends unforeseen: the processor cannot run far
 ahead by itself. Places behind the end of a segment are those of the next one, which comes next as a rule.
 
-    for p in lo .. hi:                       the widest strips, and reductions of several places at once (`unroll_and_jam`)
+    for p in lo .. hi:                       wide strips, and reductions of several places at once (`unroll_and_jam`)
       prefetch B[crd[p + D], k0 .. k1]       a row of a dense operand, line by line
       t0 .. t15 += a * B[crd[p], k0 .. k1]
 
@@ -20,9 +20,9 @@ The processor fetches what is read in order, but segment by segment a walk is no
 caches take 0.63 to 0.8 of the time, others the same (a Xeon; `dense10`, `uniform`, `rmat16`, `stencil`).
 
 A quarter of the time of products with 128 columns in double precision whose rows come from the third-level cache, in strips of sixteen lines (32
-registers, of which half accumulate); a tenth to a fifth of those with 64 and 128 columns in single precision, in strips of four lines (16 registers). Narrower
-strips than there is room for lose up to a third, since every prefetch takes the place of a load, and strips whose rows lie in the second cache a
-twentieth (`loop_shapes.prefetches`).
+registers, of which half accumulate); a tenth to a fifth of those with 64 and 128 columns in single precision, in strips of four lines. Narrower
+strips lose up to a third, since every prefetch takes the place of a load, and strips whose rows lie in the second cache a twentieth
+(`loop_shapes.prefetches`).
 """
 
 from __future__ import annotations
