@@ -10,6 +10,20 @@ import pytest
 
 import sparsejax
 
+ENDED = """
+import os, time
+
+def ended(child):
+    for _ in range(1200):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            assert status == 0, status
+            return
+        time.sleep(0.05)
+    os.kill(child, 9)
+    raise SystemExit("the child hangs")
+"""
+"""Waits for a child that must end well."""
 SCRIPT = """
 import os, sys, threading, time
 import numpy as np, sparsejax as sj
@@ -35,15 +49,7 @@ for n in range(6):
     if child == 0:
         good = np.array_equal(sj.jit(lambda a: a * (n + 2.0) + a * a)(a).todense(), x * (n + 2.0) + x * x)
         os._exit(0 if good else 1)
-    for _ in range(600):
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            break
-        time.sleep(0.05)
-    else:
-        os.kill(child, 9)
-        raise SystemExit("the child hangs")
-    assert status == 0, status
+    ended(child)
 stop = True
 print("forked")
 """
@@ -51,7 +57,9 @@ print("forked")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_compiles_while_the_parent_did():
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", SCRIPT], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ENDED + SCRIPT], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0 and "forked" in done.stdout, done.stderr[-2000:]
 
 
@@ -86,15 +94,7 @@ if child == 0:
     good &= np.array_equal(sj.jit(lambda a: a * 3.0 + a * a)(a).todense(), x * 3.0 + x * x)
     good &= np.array_equal((a @ a.T).todense(), x @ x.T)
     os._exit(0 if good else 1)
-for _ in range(1200):
-    done, status = os.waitpid(child, os.WNOHANG)
-    if done:
-        break
-    time.sleep(0.05)
-else:
-    os.kill(child, 9)
-    raise SystemExit("the child hangs")
-assert status == 0, status
+ended(child)
 print("forked")
 """
 
@@ -102,7 +102,9 @@ print("forked")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_waits_for_no_lock_of_the_parent():
     """Another thread holds all locks at the fork."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", HELD], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ENDED + HELD], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0 and "forked" in done.stdout, done.stderr[-2000:]
 
 
