@@ -39,8 +39,8 @@ _FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(n
 _compiler: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
 _lock = threading.Lock()
 _learning: list[None] = []
-forks.anew(__name__, _lock=threading.Lock, _learning=list)
 """As many as calls are learnt from, in all threads: what they call runs as it is written, so that its operations are noted."""
+forks.anew(__name__, _lock=threading.Lock, _learning=list)
 
 
 def set_compiler(compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

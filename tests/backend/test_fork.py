@@ -24,6 +24,15 @@ def ended(child):
     raise SystemExit("the child hangs")
 """
 """Waits for a child that must end well."""
+
+
+def forked(script):
+    """Run a script that forks, in a process of its own, to its end."""
+    command = [sys.executable, "-W", "ignore", "-c", ENDED + script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0 and "forked" in done.stdout, done.stderr[-2000:]
+
+
 SCRIPT = """
 import os, sys, threading, time
 import numpy as np, sparsejax as sj
@@ -57,10 +66,7 @@ print("forked")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_compiles_while_the_parent_did():
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ENDED + SCRIPT], capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0 and "forked" in done.stdout, done.stderr[-2000:]
+    forked(SCRIPT)
 
 
 HELD = """
@@ -102,10 +108,7 @@ print("forked")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_waits_for_no_lock_of_the_parent():
     """Another thread holds all locks at the fork."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ENDED + HELD], capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0 and "forked" in done.stdout, done.stderr[-2000:]
+    forked(HELD)
 
 
 FREED = {"jit/api.py": 1, "jit/runtime/system/pool.py": 1, "jit/runtime/system/threads.py": 1}

@@ -13,6 +13,26 @@ def shared_cluster():
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def shared_client(shared_cluster):
+    """A client of that cluster, whose workers are there."""
+    from distributed import Client
+
+    with Client(shared_cluster) as client:
+        client.wait_for_workers(2)
+        yield client
+
+
+@pytest.fixture
+def client(shared_client, monkeypatch):
+    """The same: workers are asked for again, as other tests may have stopped some, and compile as this test does."""
+    from sparsejax.dask import places
+
+    monkeypatch.setattr(places, "FRESH", 0.0)
+    clusters.as_here(shared_client)
+    return shared_client
+
+
 @pytest.fixture
 def in_rounds():
     """Small loops too are tasks for every round."""

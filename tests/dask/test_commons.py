@@ -11,9 +11,8 @@ import sparsejax as sj
 distributed = pytest.importorskip("distributed", reason="distributed is not installed: pip install 'sparsejax[dask]'")
 
 import sparsejax.dask as sd  # noqa: E402
-from sparsejax.dask import commons, lending, places  # noqa: E402
+from sparsejax.dask import commons, lending  # noqa: E402
 from sparsejax.dask.members import Step  # noqa: E402
-from tests.dask import clusters  # noqa: E402
 
 rng = np.random.default_rng(0)
 N, WIDE = 3000, 24
@@ -82,19 +81,6 @@ def test_blocks_of_no_rows():
     assert not own.write(0, sj.array(values[:4000]))
     own.close()
     np.testing.assert_array_equal(found.todense(), values)
-
-
-@pytest.fixture(scope="module")
-def client(shared_cluster):
-    with distributed.Client(shared_cluster) as client:
-        client.wait_for_workers(2)
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def fresh(client, monkeypatch):
-    monkeypatch.setattr(places, "FRESH", 0.0)
-    clusters.as_here(client)
 
 
 kept = []

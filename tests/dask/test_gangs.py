@@ -15,27 +15,12 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 
 import sparsejax.dask as sd  # noqa: E402
 from sparsejax.dask import gangs, lending, members, places  # noqa: E402
-from tests.dask import clusters  # noqa: E402
 
 rng = np.random.default_rng(0)
 N = 3000
 S = sp.random_array((N, N), density=0.004, format="csr", rng=rng)
 A, X, W = sj.array(S / 10), rng.random((N, 8)), rng.random((8, 8))
 x = np.full(N, 1 / N)
-
-
-@pytest.fixture(scope="module")
-def client(shared_cluster):
-    with distributed.Client(shared_cluster) as client:
-        client.wait_for_workers(2)
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def fresh(client, monkeypatch):
-    """Workers are asked for again, as other tests may have stopped some, and compile as this test does."""
-    monkeypatch.setattr(places, "FRESH", 0.0)
-    clusters.as_here(client)
 
 
 def ganged():

@@ -11,22 +11,8 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 
 import sparsejax.dask as sd  # noqa: E402
 from sparsejax.dask import emit, places  # noqa: E402
-from tests.dask import clusters  # noqa: E402
 
 rng = np.random.default_rng(3)
-
-
-@pytest.fixture(scope="module")
-def client(shared_cluster):
-    with distributed.Client(shared_cluster) as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def fresh(client, monkeypatch):
-    """Workers are asked for again, as other tests may have stopped some, and compile as this test does."""
-    monkeypatch.setattr(places, "FRESH", 0.0)
-    clusters.as_here(client)
 
 
 def skewed(rows=4000, wide=200):

@@ -15,14 +15,10 @@ import math
 from collections.abc import Iterable
 
 from sparsejax.jit.cost.joins import Meeting, apart
+from sparsejax.jit.cost.skew import distinct
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.bounded import Bounded
-
-
-def distinct(throws: float, bins: float) -> float:
-    """The expected number of different values among `throws` uniform draws from `bins`."""
-    return bins * -math.expm1(-throws / bins) if bins > 0 else 0.0
 
 
 def likely(accesses: Iterable[cin.Access], facts: Facts) -> dict[cin.IndexVar, int]:

@@ -244,7 +244,7 @@ def _places(how: Plan, storage: Storage) -> float:
     if count == n:
         return n / len(times)
     places = len(times) + once * max(0, once - 1) / (2.0 * (twice + 1))
-    return max(1.0, n / (places * -math.expm1(-n / places)))
+    return max(1.0, n / skew.distinct(n, places))
 
 
 def _rate(joined: Relation, how: Plan, weights: NDArray[np.float64], kept: float) -> float:

@@ -27,6 +27,11 @@ DOUBT = 16.0  # meetings by which chance may miss what even degrees would make; 
 Floats = NDArray[np.float64]
 
 
+def distinct(throws: float, bins: float) -> float:
+    """The expected number of different values among `throws` uniform draws from `bins`."""
+    return bins * -math.expm1(-throws / bins) if bins > 0 else 0.0
+
+
 def coupling(left: Storage, dimension: int, right: Storage, other: int) -> float:
     """How many times more entries meet than even degrees would make: of `left` at `dimension` with `right` at `other`.
 

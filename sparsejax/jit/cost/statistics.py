@@ -356,7 +356,7 @@ def _distinct(storage: Storage, level: int, count: float, size: float) -> float:
     pos, *columns = storage.buffers[first]
     columns += [storage.buffers[k][-1] for k in range(first + 1, level + 1)]
     if len(columns[0]) < max(MANY, WINDOW):
-        return size * -math.expm1(-count / size) if size else 0.0
+        return skew.distinct(count, size)
     places = 1 + (_ANYWHERE * (len(columns[0]) - 1)).astype(np.int64)
     new = pos[np.searchsorted(pos, places)] == places
     for column in columns:
@@ -422,7 +422,7 @@ def expected(form: Format, shape: Sequence[int], entries: float) -> tuple[float,
         if level.full:
             count *= extent
         else:
-            count = size * -math.expm1(-entries / size) if size else 0.0
+            count = skew.distinct(entries, size)
         counts.append(count)
     return _rounded_below(form, tuple(counts)) or (1.0,)
 

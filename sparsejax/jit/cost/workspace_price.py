@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from sparsejax.jit.cost import skew
 from sparsejax.jit.cost.machine import missed
 
 LARGEST = 36  # bits of the largest bitmap workspace
@@ -113,7 +114,7 @@ def terms(shape: Sequence[int], itemsize: int, inserts: float, entries: float, u
     False
     """
     started = max(1.0, uses)
-    uses = max(1.0, started * -math.expm1(-inserts / started))
+    uses = max(1.0, skew.distinct(inserts, started))
     use = {"use": uses, "start": started - uses}
     bits = sum(map(bits_of, shape))
     each_in, each_out = inserts / uses, entries / uses

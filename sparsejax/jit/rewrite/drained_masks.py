@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from sparsejax.jit.cost.cardinality import distinct
+from sparsejax.jit.cost.skew import distinct
 from sparsejax.jit.cost.workspace_choice import FEWEST
 from sparsejax.jit.cost.workspace_price import LANES
 from sparsejax.jit.ir import choices, cin

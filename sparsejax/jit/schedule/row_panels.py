@@ -33,7 +33,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from sparsejax.formats import Compressed, Coordinate, Dense, Format
-from sparsejax.jit.cost import cardinality, conversion_price, machine
+from sparsejax.jit.cost import conversion_price, machine, skew
 from sparsejax.jit.cost.statistics import Counts, Facts
 from sparsejax.jit.ir import blocks, choices, cin
 from sparsejax.jit.ir.nest import Nest
@@ -99,7 +99,7 @@ def _together(nest: Nest, known: Facts, panels: Panels) -> float:
     shape = next(t.shape for t in nest.inputs if t.name == name)
     outer, inner, *_ = form.level_extents(shape)
     entries, places = known[name][-1], float(outer * inner)
-    return entries / max(1.0, cardinality.distinct(entries, places))
+    return entries / max(1.0, skew.distinct(entries, places))
 
 
 def _counts(form: Format, shape: Sequence[int], known: Counts) -> Counts:

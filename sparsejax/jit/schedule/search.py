@@ -38,9 +38,9 @@ from sparsejax.jit.cost import (
     statistics,
     workspace_choice,
 )
-from sparsejax.jit.cost.cardinality import distinct
 from sparsejax.jit.cost.joins import Meeting, factors
 from sparsejax.jit.cost.machine import UNEVEN
+from sparsejax.jit.cost.skew import distinct
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
