@@ -16,8 +16,6 @@ from sparsejax.jit.ir.loop_plans import Cases, Leaders, LoopPlan
 
 Visit = Callable[[cin.Stmt, Val, Env], None]
 END = 2**62  # larger than any coordinate
-NEAR = 16
-"""Places that a range is followed one by one, before its end is galloped to: most rows are shorter."""
 
 
 @dataclass
@@ -70,20 +68,10 @@ class Walker:
         return made
 
     def end_of(self, b: Builder, place: Val, coordinate: Val) -> Val:
-        """The first place after `place` with another coordinate (never reads past the end): some are looked at one by one, as how far that goes is
-        foreseen where ranges are alike, and the processor need not wait for what it reads."""
-        segment, first = self.segment, b.add(place, 1)
-
-        def same(at: Val) -> Val:
-            return b.eq(segment.coordinate(at), coordinate)
-
-        end, last = b.var("end", first), b.sub(segment.hi, 1)
-        near = b.min(b.add(place, NEAR), segment.hi)
-        with b.while_(lambda: b.and_(b.lt(b.get(end), near), same(b.min(b.get(end), last)))):
-            b.increment(end)
-        with b.if_(b.and_(b.eq(b.get(end), near), b.lt(near, segment.hi))):
-            b.set(end, gallop(b, same, near, segment.hi))
-        return b.get(end)
+        """The first place after `place` with another coordinate (never reads past the end)."""
+        segment = self.segment
+        end: Val = gallop(b, lambda at: b.eq(segment.coordinate(at), coordinate), b.add(place, 1), segment.hi)
+        return end
 
     # a walker with variables: its present place, and the coordinate there (END behind the last)
     def start(self, b: Builder) -> None:
