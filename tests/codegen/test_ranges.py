@@ -1,11 +1,12 @@
-"""Coordinates that repeat: where the entries of a row end in a list of triplets, for rows about as long as those that are followed one by one."""
+"""Coordinates that repeat: where the entries of a row end in a list of triplets, for rows of many lengths."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import sparsejax as sj
-from sparsejax.jit.codegen.loops.walker import NEAR
+
+NEAR = 16
 
 LENGTHS = (1, 2, NEAR - 1, NEAR, NEAR + 1, NEAR + 2, 2 * NEAR, 5 * NEAR)
 
