@@ -112,8 +112,8 @@ def test_a_worker_leaves_the_processor_of_its_caller(monkeypatch):
             assert threads.run(kernel.address, given) == builder.OK
             time.sleep(0.1)
 
-        def gone():
-            return processor(worker) != home and os.sched_getaffinity(worker) == every - {home}
+        def gone():  # by itself, if the system woke it there, else by the system
+            return processor(worker) != home and os.sched_getaffinity(worker) in (every - {home}, every)
 
         for home in sorted(every)[:2]:  # it follows a caller that moves
             os.sched_setaffinity(0, {home})

@@ -213,9 +213,10 @@ def in_order(x: Storage, by: Storage, extent: int) -> Storage:
 def _turned(x: Storage, shape: tuple[int, ...], format: Format) -> Storage:
     """A vector's positions by rows: counted, and listed in order."""
     rows = x.vals.astype(passes.crd_dtype(shape[1]), copy=False)
-    order = ordering.sort_order([rows], [shape[1]])
-    crd = np.arange(len(rows)) if order is None else order
-    pos = np.zeros(shape[1] + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=shape[1]), out=pos[1:])
-    level = pos, crd.astype(passes.crd_dtype(shape[0]), copy=False)
-    return Storage(format, shape, np.bool_(False), ((), level), np.ones(len(rows), bool))
+    numbers = np.arange(len(rows), dtype=passes.crd_dtype(shape[0]))
+    many = passes.over(len(rows))
+    if ordering.is_sorted([rows]):
+        pos, crd = many.offsets(rows, shape[1]), numbers
+    else:
+        pos, (crd,) = many.bucketed(rows, [numbers], shape[1])
+    return Storage(format, shape, np.bool_(False), ((), (pos, crd)), np.ones(len(rows), bool))
