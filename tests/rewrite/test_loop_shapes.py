@@ -221,6 +221,22 @@ def normalised(*xs):
     return whole * whole.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.parametrize("lengths", [(15, 16, 17, 1), (18, 33, 16), (1, 1, 700), (700, 1), (17,)])
+def test_ranges_of_all_lengths_end_where_their_coordinate_does(lengths):
+    """Ranges around the number of places that are looked at one by one, and at the end of all places."""
+    rng, n = np.random.default_rng(0), 800
+    dense = np.zeros((len(lengths), n))
+    for row, length in enumerate(lengths):
+        dense[row, rng.permutation(n)[:length]] = rng.integers(1, 9, length)
+    x = rng.integers(1, 9, n).astype(float)
+    a, b = sj.array(dense, format="coo"), sj.array(dense[::-1], format="coo")
+    np.testing.assert_array_equal(sj.jit(lambda a, x: a @ x)(a, x), dense @ x)
+    np.testing.assert_array_equal(sj.jit(lambda a, b: a + b)(a, b).todense(), dense + dense[::-1])
+    np.testing.assert_array_equal(
+        sj.jit(lambda a, b: (a * b).sum(axis=1))(a, b).todense(), (dense * dense[::-1]).sum(axis=1)
+    )
+
+
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "function", [lambda *xs: sum(xs), lambda *xs: sum(xs).sum(axis=1), normalised], ids=["elements", "rows", "twice"]

@@ -147,6 +147,25 @@ def gallop(b: Any, below: Callable[[Value], Value], lo: Value, hi: Value) -> Val
     return b.get(low)
 
 
+def end_of_range(b: Any, same: Callable[[Value], Value], lo: Value, hi: Value, near: int = 16) -> Value:
+    """As `gallop`, where place lo - 1 may be read too. The first `near` places are looked at one by one: where ranges are alike, the processor
+    foresees where they end, and nothing waits for what is read."""
+    probe, step, last = b.var("probe", lo), b.var("step", b.i64(1)), b.sub(hi, 1)
+    close = b.min(b.add(lo, near), hi)
+
+    def within(end: Value) -> Value:
+        return b.and_(b.lt(b.get(probe), end), same(b.min(b.get(probe), last)))
+
+    with b.while_(lambda: within(close)):
+        b.increment(probe)
+    with b.while_(lambda: within(hi)):
+        b.set(step, b.mul(b.get(step), 2))
+        b.set(probe, b.add(b.get(probe), b.get(step)))
+    low, high = b.var("lo", b.add(b.sub(b.get(probe), b.get(step)), 1)), b.var("hi", b.min(b.get(probe), hi))
+    _halve(b, same, low, high)
+    return b.get(low)
+
+
 def _halve(b: Any, below: Callable[[Value], Value], low: Any, high: Any) -> None:
     with b.while_(lambda: b.lt(b.get(low), b.get(high))):
         half = b.named("half", b.binary("ashr", b.add(b.get(low), b.get(high)), b.i64(1)))

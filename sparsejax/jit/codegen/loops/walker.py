@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from sparsejax.formats.levels.walk import Segment, gallop
+from sparsejax.formats.levels.walk import Segment, end_of_range, gallop
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Cursor, Env
@@ -70,7 +70,7 @@ class Walker:
     def end_of(self, b: Builder, place: Val, coordinate: Val) -> Val:
         """The first place after `place` with another coordinate (never reads past the end)."""
         segment = self.segment
-        end: Val = gallop(b, lambda at: b.eq(segment.coordinate(at), coordinate), b.add(place, 1), segment.hi)
+        end: Val = end_of_range(b, lambda at: b.eq(segment.coordinate(at), coordinate), b.add(place, 1), segment.hi)
         return end
 
     # a walker with variables: its present place, and the coordinate there (END behind the last)
