@@ -99,10 +99,12 @@ NEAR = {
     "rewrite/shared_positions": ("rewrite/test_given.py", "graph/test_masked_products.py", "runtime/test_positions.py"),
     "rewrite/straight_line": ("rewrite/test_straight_line.py",),
     "rewrite/summation": ("codegen/test_sums.py",),
-    "rewrite/tile": ("codegen/test_held_rows.py", "codegen/test_tiles.py"),
+    "rewrite/stores": ("codegen/test_tiles.py",),
+    "rewrite/tile": ("codegen/test_held_rows.py", "codegen/test_tiles.py", "schedule/test_row_panels.py"),
     "rewrite/vectorize": ("codegen/test_bool_lanes.py", "codegen/test_complex_lanes.py", "codegen/test_held_rows.py"),
     "schedule/column_panels": ("schedule/test_column_panels.py",),
     "schedule/placement": ("inspect/test_explain.py", "rewrite/test_overlay.py"),
+    "schedule/regions": ("schedule/test_regions.py",),
     "schedule/replan": ("schedule/test_replan.py", "schedule/test_remembered.py"),
     "schedule/row_panels": ("schedule/test_row_panels.py",),
     "schedule/row_blocking": ("schedule/test_panels.py",),
@@ -447,6 +449,7 @@ class Run:
             }
             mutations = [m for m in mutations if told(m) in survived]
         chosen = random.Random(self._args.seed).sample(mutations, min(self._args.count, len(mutations)))
+        chosen = chosen[self._args.begin :]
         judge = Judge(session)
         session.config.pluginmanager.register(judge)
         counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
@@ -473,6 +476,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--under", default="")
     parser.add_argument("--again", type=Path, help="only those that have survived, as the log of an earlier run says")
+    parser.add_argument(
+        "--begin", type=int, default=0, help="leave so many of those that are drawn out, which ran before"
+    )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     files = dict.fromkeys(file for files in (TESTS, *NEAR.values()) for file in files)
     options = ["-s", "-p", "no:cacheprovider", "-p", "no:terminal"]

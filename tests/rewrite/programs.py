@@ -19,6 +19,7 @@ from sparsejax import config
 from sparsejax.jit import pipeline
 from sparsejax.jit.rewrite import concretize
 from sparsejax.jit.runtime import kernels, plans
+from sparsejax.jit.schedule import row_panels
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -32,11 +33,27 @@ def dense(*shape: int) -> np.ndarray:
     return np.random.default_rng(1).random(shape)
 
 
+def pairs() -> tuple[np.ndarray, ...]:
+    """Factors, rows of a result, of an operand and matrices that a sum of products names, and both operands."""
+    rng = np.random.default_rng(0)
+    return rng.random(40), *(rng.integers(0, n, 40) for n in (20, 20, 3)), dense(20, 4), dense(3, 4, 8)
+
+
+def PAIRS(V, X, Y, Z, In, W):
+    text = "Out[X[p],m] += V[p] * In[Y[p],c] * W[Z[p],c,m]"
+    return sj.insum(text, V=V, X=X, Y=Y, Z=Z, In=In, W=W, Out=snp.zeros((20, 8)))
+
+
 PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "scatter_operands": (lambda A, B: (A @ B.T) * A, (matrix(300, 300), matrix(300, 300, seed=2))),
     "fission": (lambda A, B: (A + B).sum(axis=1), (matrix(30, 40, "i8"), matrix(30, 40, "i8", 2))),
     "vectorize": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 8))),
     "tile": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 8))),
+    "tile held": (lambda A, X: A @ X, (matrix(30, 40).asformat("csc"), dense(40, 8))),
+    "tile of blocks": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 8))),
+    "tile around blocks": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 8))),
+    "tile in strips": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 8))),
+    "tile of entries": (PAIRS, pairs()),
     "contract_arrays": (
         lambda A, H, W: snp.maximum(A @ (H @ W), 0),
         (matrix(3000, 3000), dense(3000, 32), dense(32, 16)),
@@ -55,9 +72,13 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "stores": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 16))),
     "in_place": (sj.nn.softmax, (matrix(30, 40),)),
 }
-"""A function and its operands for every pass."""
+"""A function and its operands for every pass, which the first word names."""
 CHOSEN = {
     "pack": "columns=packed",
+    "tile of blocks": "sums=block",
+    "tile around blocks": "sums=walk",
+    "tile in strips": "sums=block,strips=outside",
+    "tile of entries": "panels=columns",
     "single_valued": "workspace=marks",
     "drained_masks": "workspace=marks,mask_tests=drained",
     "stores": "stores=past",
@@ -75,7 +96,9 @@ def changes(function: Callable[..., object], operands: tuple[object, ...]) -> It
         plan.step(number, registers)
         number += 1
     runner, inputs = plan.steps[number], [registers[k] for k in plan.reads[number]]
-    nest, cut = pipeline.prepared(runner.nest, runner.schedule(runner.observe(inputs))[0])
+    nest, schedule = runner.nest, runner.schedule(runner.observe(inputs))[0]
+    nest = nest if schedule.panels is None else row_panels.with_panels(nest, schedule.panels)
+    nest, cut = pipeline.prepared(nest, schedule)
     program = concretize.concretize(nest, cut)
     for each in pipeline.STATEMENT_PASSES:
         changed = each.run(program, cut) if each.applies(program, cut) else program
@@ -91,11 +114,15 @@ def text(name: str) -> str:
     settings: dict[str, object] = {"skip": {"masks", "gathers"}, "num_threads": 1, "choose": CHOSEN.get(name, "auto")}
     with config.using(**settings):  # the same text on every processor
         made = {done: (before, after) for done, before, after in changes(function, operands)}
-    before, after = made[name]
+    before, after = made[name.partition(" ")[0]]
     return f"before\n\n{before}\n\nafter\n\n{after}\n"
+
+
+def file_of(name: str) -> Path:
+    return GOLDEN / f"{name.replace(' ', '_')}.txt"
 
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
     for name in PROGRAMS:
-        (GOLDEN / f"{name}.txt").write_text(text(name))
+        file_of(name).write_text(text(name))

@@ -93,17 +93,15 @@ def blocks_pay(
     inside: Sequence[cin.IndexVar], out: cin.Access, extents: Mapping[cin.IndexVar, int], machine: Machine
 ) -> bool:
     """Whether tiles of a product of blocks pay, with `inside` its loops: each block adds its sums to the result once more; else, sums being held
-    over the walk, what rows share is read by every tile of rows, a line here and there, from beyond the first cache."""
-    rows = math.prod(extents[v] for v in inside[:-1] if v in cin.bound_by(out))
+    over the walk, what rows share is read by every tile of rows, a line here and there, from beyond the first cache. Of one line of a row, in nanoseconds."""
     summed = math.prod(extents[v] for v in inside[:-1] if v not in cin.bound_by(out))
-    row = extents[inside[-1]] * out.dtype.itemsize
-    added = rows * row / 8 * machine.lane
-    again = rows / ROWS * summed * row / LINE * machine.line[0]
+    added = LINE / 8 * machine.lane
+    again = summed / ROWS * machine.line[0]
     return added < again
 
 
 def strips_pay(rows: cin.IndexVar, strip: cin.Forall, machine: Machine) -> bool:
-    """Whether the loop over a strip pays outside of that over rows of a tile: either reads again, in nanoseconds, what the first cache has lost meanwhile.
+    """Whether the loop over a strip pays outside of that over rows of a tile: either reads again what the first cache has lost meanwhile, so many bytes.
     Inside, all that rows share is read by every tile of rows; outside, what rows do not share is read for every strip. Walks over entries count as one
     entry, as nobody knows here how many they have."""
     (assign,) = (w for w in cin.writes(strip.body) if w.lhs.tensor.policy == "scalar")
@@ -123,7 +121,7 @@ def strips_pay(rows: cin.IndexVar, strip: cin.Forall, machine: Machine) -> bool:
     within = (tiles - 1) * shared * machine.beyond(shared + own / tiles)[0]
     around = (strips - 1) * own * machine.beyond(shared / strips + own)[0]
     again = (tiles - 1) * shared * machine.beyond(shared / strips + own / tiles)[0]
-    return (within - around - again) / LINE * machine.line[0] > 0
+    return within > around + again
 
 
 def entry_rows(
