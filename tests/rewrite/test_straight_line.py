@@ -19,6 +19,7 @@ from sparsejax.jit.schedule import schedules
 from tests import interpret
 from tests.fuzz.levels import INPUTS, random_format
 from tests.golden import kernels as golden
+from tests.rewrite import written_out
 
 STATIC = "constants=static"
 FIXED, LOOPS = "pijk", "buwv"
@@ -552,3 +553,31 @@ def test_strips_are_as_wide_as_what_one_loop_adds_to_leaves_room_for(columns, dt
         wide = any(f"step {n * lanes}:" in text for n in (2, 4))
         assert wide == (columns >= 2 * lanes), text
     plan_cache.forget()
+
+
+# ------------------------------------------------------------------------------------------------------------ texts
+
+
+@pytest.mark.parametrize("name", written_out.PRODUCTS)
+def test_golden(name):
+    """Steps, statements, blocks and formats, compared with texts that a reader can check."""
+    assert written_out.text(name) == written_out.file_of(name).read_text()
+
+
+def test_every_text_has_a_product():
+    assert {written_out.file_of(name) for name in written_out.PRODUCTS} == set(written_out.GOLDEN.glob("written_out_*"))
+
+
+BLOCKS = {24: 12, 20: 10, 16: 8, 12: 12, 11: 8, 7: 7, 2: 2, 1: 1, 60: 12, 40: 10}
+"""Samples, and for how many of them at a time steps keep what they make: twelve, ten or eight if these leave none over."""
+
+
+@pytest.mark.parametrize("samples", BLOCKS)
+def test_blocks_of_samples(samples):
+    rows, sums = (
+        straight_line.program(written_out.kernel(written_out.PRODUCTS[name], b=samples)).stmt
+        for name in ("rows times a matrix", "sums over a batch")
+    )
+    size, rest = BLOCKS[samples], samples % BLOCKS[samples]
+    assert written_out.blocks(rows) == [f"bi of bo: {size}, {rest} in the last"]
+    assert written_out.blocks(sums) == [f"bi of bo: {min(samples, 32)}, {samples % min(samples, 32)} in the last"]
