@@ -83,6 +83,23 @@ def test_full_rows_are_added_to_in_the_order_of_what_is_read():
     assert "in the order of what is read" not in texts[1]
 
 
+def test_groups_of_one_are_walked_as_vectors():
+    """Where an entry has one slot, the order of what is read is walked without a search for it, and what the entries have is copied in this order, too."""
+    rng = np.random.default_rng(5)
+    R, V, B = (
+        rng.integers(0, 6, 50),
+        rng.standard_normal((50, 1)).astype("f4"),
+        rng.standard_normal((9, 40)).astype("f4"),
+    )
+    K = rng.integers(0, 9, (50, 1))
+    run = sj.jit(lambda R, K, V, B: sj.insum(GROUPS, C=snp.zeros((6, 40), np.float32), R=R, K=K, V=V, B=B))
+    for order in ("read", "sorted"):
+        with sj.config.using(choose=f"scatters={order}"):
+            text = str(run.lower(R, K, V, B).as_text("loops"))
+        assert "while" not in text and "found" not in text, order
+        assert ("in_order" in text) == (order == "sorted")
+
+
 def test_copies_in_order_follow_the_arrays_that_are_given():
     """Copies are remembered with arrays, and made anew where one of them is another; those of what a call makes are not made."""
     rng = np.random.default_rng(2)

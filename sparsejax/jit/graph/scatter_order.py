@@ -13,8 +13,8 @@ arrays (`cost/reuse`). Where a few rows of a matrix are nearly full, entries by 
 to the same few rows. The price of both is that of the scheduler, with what index arrays tell of its waits.
 
 Legal where a dense result adds up (terms are added in another order), both index arrays are dense and named by the same entries, and nothing else follows
-the rows of the result. Copies, where entries are a vector, each reads one row, and calls make none of what they have anew: less than a line each, else
-nothing of a line is wasted.
+the rows of the result. Copies, where entries are a vector or groups of one, each reads one row, and calls make none of what they have anew: less than a line
+each, else nothing of a line is wasted.
 They are remembered with the arrays, and each call is taken to pay its part of them.
 """
 
@@ -181,9 +181,10 @@ def _prices(
 
 def _copied(step: partition.KernelStep, found: Scatter, known: expected.Known) -> dict[str, int] | None:
     """The tensors whose rows are those of the entries, with the bytes of a row; None where these are no vector, or some cannot be copied in another order."""
-    entry, *rest = found.walked.indices[:-1]
+    entry = found.walked.indices[0]
     variables = dict(zip((t.name for t in step.nest.inputs), step.arguments, strict=True))
-    if rest or found.read.indices != (entry,) or found.walked.tensor.format.is_dense:
+    alone = all(n == 1 for n in (*found.walked.tensor.shape[1:-1], *found.read.tensor.shape[1:]))
+    if not alone or found.read.indices[0] != entry or found.walked.tensor.format.is_dense:
         return None
     made = dict[str, int]()
     for access in (a for read in step.nest.reads if read != found.walked for a in _accesses(read)):

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive
-from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats import Compressed, Coordinate, Dense, Format, Level
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.indirect.statements import Ref
 from sparsejax.lax.library import index_arrays
@@ -89,7 +89,9 @@ def _positions_format(x: Aval, by_target: bool, sparse_rows: bool) -> Format:
     ndim = x.ndim
     if by_target:
         first = Compressed() if sparse_rows or not ndim else Dense()
-        below = (Coordinate(),) * ndim if ndim > 1 else (Compressed(),) * ndim
+        below: tuple[Level, ...] = (Coordinate(),) * ndim
+        if all(type(n) is int and n == 1 for n in x.shape[1:]):  # every entry is named by its first coordinate alone
+            below = (Compressed(), *[Dense()] * (ndim - 1))[:ndim]
         return Format((first, *below), (ndim, *range(ndim)))
     if x.format.is_dense:
         return Format((Dense(),) * ndim + (Compressed(),))
@@ -160,7 +162,7 @@ def pairs(x: Any, z: Any, extents: tuple[int, int]) -> Any:
 in_order_p = Primitive(
     "in_order",
     typing=lambda x, by, extent: x.strong(),
-    reference=lambda x, by, extent: np.asarray(x)[np.argsort(np.asarray(by), kind="stable")],
+    reference=lambda x, by, extent: np.asarray(x)[np.argsort(np.asarray(by).reshape(-1), kind="stable")],
     call=lambda x, by, out_aval, extent: index_arrays.in_order(x, by, extent),
     jvp=lambda primals, tangents, out, **params: None,
     remembered=True,
@@ -169,8 +171,8 @@ in_order_p = Primitive(
 
 
 def in_order(x: Any, by: Any, extent: int) -> Any:
-    """The rows of a dense array in the order of what a dense vector with values in [0, extent) names: where it names the same, as they were.
-    O(entries), remembered with `x` for the last such vector.
+    """The rows of a dense array in the order of what a dense vector with values in [0, extent) names, which may have further axes of extent 1: where it names
+    the same, as they were. O(entries), remembered with `x` for the last such vector.
 
     >>> in_order(np.array([5, 6, 7]), np.array([2, 0, 2]), 3)
     Array([6, 5, 7], dtype=int64)

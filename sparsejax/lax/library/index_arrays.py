@@ -196,8 +196,8 @@ def pairs(x: Storage, z: Storage, shape: tuple[int, ...], format: Format) -> Sto
 
 
 def in_order(x: Storage, by: Storage, extent: int) -> Storage:
-    """The rows of a dense array, stored in order, in the stable order of a dense vector with values in [0, extent). The last one is remembered
-    with `x`, the order with `by`. O(entries), once."""
+    """The rows of a dense array, stored in order, in the stable order of a dense vector with values in [0, extent), which may have further axes of
+    extent 1. The last one is remembered with `x`, the order with `by`. O(entries), once."""
     if "order" not in by.cache:
         by.cache["order"] = ordering.sort_order([by.vals.astype(passes.crd_dtype(extent), copy=False)], [extent])
     order = by.cache["order"]
