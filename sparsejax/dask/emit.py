@@ -210,7 +210,7 @@ class Emitter:
                 block = (source.name, *(0 if k is None else point[k] for k in axes))
                 if block in self.homes:
                     self.homes[key] = self.homes[block]
-            elif stage.points > 1 and isinstance(plan, Together):  # all is sent to each; Dask may send it to one
+            elif stage.points > 1:  # what it reads is sent to each; Dask may send it to one
                 home = places.home(number, stage.points, seats)
                 if home is not None:
                     self.homes[key] = home
@@ -220,6 +220,7 @@ class Emitter:
                 for n, var in enumerate(stage.outputs):
                     own = (f"{names[var]}-part", *point) if var in lost else (names[var], *_place(plan, var, point))
                     self.graph[own] = self._task(own, tasks.pick, self._ref(key), n)
+                    self.sizes[own] = plan.values[var].bytes / max(plan.values[var].count, 1)
                     if key in self.homes:
                         self.homes[own] = self.homes[key]
         for var in stage.outputs:
@@ -298,6 +299,8 @@ class Emitter:
             key = (f"{source.name}-slice", *block[1:], *flat)
             if key not in self.graph:
                 self.graph[key] = self._task(key, tasks.cut, self._ref(block), inner)
+                of = math.prod(max(c[k + 1] - c[k], 1) for c, (k, *_) in zip(source.cuts, chosen, strict=True))
+                self.sizes[key] = source.bytes / max(source.count, 1) * math.prod(b - a for a, b in inner) / of
             refs[at] = self._ref(key)
         grid = tuple(len(p) for p in parts)
         if len(refs) > 1 and source.aval.is_dense and grid[0] == len(source.cuts[0]) - 1 == math.prod(grid):

@@ -151,7 +151,10 @@ class Sharded:
         self._refuse_elsewhere(kwargs)
         client = None if kwargs else current_client()
         if client is not None and not client.asynchronous and _on_clients(_configured()):
-            return _gathered(_fetched(client, self.__dask_graph__(), self.__dask_keys__()), self.grid, self.aval)
+            ganged = self.gang() is not None
+            return _gathered(
+                _fetched(client, self.__dask_graph__(), self.__dask_keys__(), ganged), self.grid, self.aval
+            )
         whole: Array = optional("dask", "dask").compute(self._here(kwargs), **kwargs)[0]
         return whole
 
@@ -374,8 +377,8 @@ BATCH = 8
 """How many blocks are fetched at once: a worker reads them from its disk, if they are there, and holds them all."""
 
 
-def _fetched(client: Any, graph: Any, keys: list[Any]) -> list[Any]:
-    """The blocks of these keys, computed where they are not yet."""
+def _fetched(client: Any, graph: Any, keys: list[Any], ganged: bool) -> list[Any]:
+    """The blocks of these keys, computed where they are not yet. Those of a gang are made together, also again: none is let go of before all are here."""
     futures = {}  # blocks that are computed, or on their way
     for key in keys:
         if hasattr(graph[key], "status"):
@@ -383,8 +386,10 @@ def _fetched(client: Any, graph: Any, keys: list[Any]) -> list[Any]:
     rest = [key for key in keys if key not in futures]
     futures.update(zip(rest, client.get(graph, rest, sync=False) if rest else [], strict=True))
     made: list[Any] = []
+    kept = list(futures.values()) if ganged else []
     for k in range(0, len(keys), BATCH):
         made += client.gather([futures.pop(key) for key in keys[k : k + BATCH]])  # and let go of
+    kept.clear()
     return made
 
 
