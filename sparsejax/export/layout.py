@@ -34,6 +34,8 @@ from sparsejax.lax.indirect.statements import Apply, Number, Ref, Statement
 from sparsejax.lax.semiring import Ring
 from sparsejax.transforms import staging
 
+MOST_DIMENSIONS = 64
+"""Of an array; more are damage, and their levels would take time and memory."""
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (Ref, Number, Apply, Statement)}
 """What indirect einsums are made of, by name."""
 
@@ -145,6 +147,8 @@ def decode(value: Any, scope: Scope | None = None) -> Any:
         case "dtype":
             return np.dtype(inner)
         case "format":
+            if not 0 <= int(inner[1]) <= MOST_DIMENSIONS:
+                raise LayoutError(f"a format of {inner[1]} dimensions")
             return Format.parse(inner[0], inner[1]) if inner[1] else Format(())
         case "extent":
             return extents.parsed(inner, scope)

@@ -1,6 +1,7 @@
 """Programs as bytes: the same results in a process that never saw the function; what is damaged or unknown is refused."""
 
 import contextlib
+import copy
 import json
 import random
 import subprocess
@@ -242,3 +243,34 @@ def test_damage_with_its_checksum_is_refused_or_harmless():
     for stop in (0, 5, 12, 60, len(data) // 2, len(data) - 1):
         with pytest.raises(LayoutError):
             deserialize(data[:stop])
+
+
+def places(node):
+    """Every list and dictionary of a header, with each of its keys."""
+    for key, own in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield node, key
+        yield from places(own)
+
+
+ODD = None, 0, -1, 1, 3, 1 << 31, 1 << 63, 1e300, "", "x", [], {}, True
+
+
+def test_headers_that_say_something_else_are_refused_or_harmless():
+    """With their checksums: any value of the header in place of another, or odd ones. LayoutError, and nothing that takes time or memory."""
+    data = export(sj.jit(lambda A: sj.lax.fori_loop(0, 2, lambda k, y: A @ y, x)))(A).serialize()
+    draws = random.Random(0)
+    end = 20 + int.from_bytes(data[8:16], "little")
+    refused = 0
+    for turn in range(400):
+        header = json.loads(data[20:end])
+        found = [(node, key) for node, key in places(header) if key != "sha256"]
+        (node, key), (other, name) = draws.sample(found, 2)
+        node[key] = copy.deepcopy(other[name]) if turn % 2 else draws.choice(ODD)
+        try:
+            deserialize(programs.headed(json.dumps(header).encode()) + data[end + -end % 64 :])
+        except LayoutError:
+            refused += 1
+    assert refused > 100
+    bad = data[20:end].replace(b'{"format":["csr",2]}', b'{"format":["csr",1073741824]}')
+    with pytest.raises(LayoutError, match="1073741824 dimensions"):
+        deserialize(programs.headed(bad) + data[end + -end % 64 :])
