@@ -219,7 +219,7 @@ def _shaped(loop: Loop, plan: LoopPlan) -> LoopPlan:
     legal, cheapest = _alternatives(loop, needed)
     shape = choices.pick("loop_shape", legal, cheapest)
     plan = replace(plan, shape=shape, copies=loop_shapes.copies(loop, needed[0], shape))
-    if shape in ("entries", "consecutive", "groups", "pairs", "gathered", "side_by_side", "row_tiles"):
+    if shape in ("entries", "consecutive", "groups", "pairs", "gathered", "side_by_side", "row_tiles", "stored_values"):
         plan = replace(plan, prefetch=loop_shapes.prefetches(loop, needed[0], shape))
     if shape in ("unrolled", "stored_values"):
         tails = loop_shapes.tails(loop, needed[0], shape)

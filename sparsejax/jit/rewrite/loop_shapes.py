@@ -438,13 +438,14 @@ def _accumulator(loop: Loop, key: Leaders) -> Accumulator:
 
 
 def prefetches(loop: Loop, key: Leaders, shape: str) -> bool:
-    """Whether what a walk will come to is fetched before: of many pairs, what they read themselves; inside of register tiles, rows that do not lie
-    in the second cache."""
+    """Whether what a walk will come to is fetched before: of many pairs, and of reductions of many segments, what they read themselves; inside of
+    register tiles, rows that do not lie in the second cache."""
     (walk,) = (loop.walks[a] for a in key)
-    if shape != "pairs":
+    if shape not in ("pairs", "stored_values"):
         return choices.pick("prefetch", ("ahead", "none"), "none" if _rows_are_near(loop, key) else "ahead") == "ahead"
-    legal = ("ahead", "none") if loop.is_input(walk.access) else ("none",)
-    return choices.pick("prefetch", legal, "ahead" if loop.in_blocks(walk) else "none") == "ahead"
+    fetched = loop.is_input(walk.access) and (shape == "pairs" or _reduces(loop, key, walk))
+    legal = ("ahead", "none") if fetched else ("none",)
+    return choices.pick("prefetch", legal, "ahead" if fetched and loop.in_blocks(walk) else "none") == "ahead"
 
 
 def _rows_are_near(loop: Loop, key: Leaders) -> bool:

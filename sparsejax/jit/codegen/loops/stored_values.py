@@ -17,6 +17,7 @@ from contextlib import nullcontext
 
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen.environment import Cursor
+from sparsejax.jit.codegen.loops import prefetch
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.vectors import VectorLoop
 from sparsejax.jit.codegen.workspaces.append import Append
@@ -66,6 +67,9 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
             if sink is not None:
                 output.commit(b, count)
             return
+    if loop.plan.prefetch:
+        changing = dict.fromkeys(a for a in cin.accesses(stmt.rhs) if loop.var in cin.bound_by(a))
+        prefetch.stream(loop, walker, segment.lo, False, changing)
     if loop.plan.tail == "unasked":
         vector = VectorLoop(context, env, loop.var, stmt)
         vector.run_few(vector.prepared(env), segment.lo, segment.hi, follow)
