@@ -33,7 +33,7 @@ PRODUCTS = {
 }
 """Letters of the constant, of the factors and of the result."""
 EXTENTS = {"p": 2, "i": 4, "j": 3, "k": 4, "b": 20, "u": 8, "v": 24, "w": 16}
-LARGER = {"in pieces": {"u": 100}}
+LARGER = {"in pieces": {"u": 100, "w": 200}}
 """Extents with which what steps keep for the next outgrows the first cache."""
 
 
