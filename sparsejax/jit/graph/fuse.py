@@ -157,7 +157,9 @@ class _Fuser:
             if sum(a.tensor.name == access.tensor.name for a in accesses) > 1:
                 continue
             grown, many = limits.nodes(fragment.composite), self.readers[var] > 1
-            recomputed = not fragment.producers and cheap(fragment.value) and made.op is None and grown <= limits.SHARED
+            recomputed = (
+                not fragment.producers and simplify.cheap(fragment.value) and made.op is None and grown <= limits.SHARED
+            )
             again = recomputed or (choices.free() and made.op is None and not fragment.producers)
             if many and not again:
                 continue
@@ -198,7 +200,7 @@ class _Fuser:
                 return None
         elif made.op is not None and not {*indices, *cin.variables(made.rhs)} <= set(access.indices):
             sparse = any(not a.tensor.format.is_dense for a in cin.accesses(fragment.value))
-            if not (sparse and cheap(fragment.value)):
+            if not (sparse and simplify.cheap(fragment.value)):
                 return None
         return fragment.over(access.indices)
 
@@ -303,13 +305,6 @@ def entrywise(fragment: Nest, aval: Aval) -> bool:
     return not any(
         a.level_index(k) in whole and not level.full for a in lacking for k, level in enumerate(a.tensor.format.levels)
     )
-
-
-def cheap(expr: cin.Expr) -> bool:
-    """Whether every operator of `expr` costs no more than a few instructions."""
-    if isinstance(expr, cin.Call):
-        return operators.get(expr.op).cost <= operators.CHEAP and all(cheap(a) for a in expr.args)
-    return True
 
 
 def canonical(nest: Nest, output: Var, variables: dict[str, Var]) -> KernelStep:

@@ -22,7 +22,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import machine
 from sparsejax.jit.graph import expected, fuse, limits, partition
 from sparsejax.jit.graph import price as pricing
-from sparsejax.jit.ir import choices, cin
+from sparsejax.jit.ir import choices, cin, simplify
 from sparsejax.jit.ir.nest import Nest, Producer
 from sparsejax.jit.schedule import placement
 from sparsejax.lax.structural import refill_p
@@ -198,7 +198,7 @@ def _moved(outer: Nest, inner: Nest, access: cin.Access, source: partition.Kerne
         if access in set(cin.accesses(expr))
     )
     whole = not any(p.target.tensor.lacks for p in made.producers)
-    if everywhere or (whole and fuse.cheap(made.value) and limits.nodes(made.value) <= limits.SHARED):
+    if everywhere or (whole and simplify.cheap(made.value) and limits.nodes(made.value) <= limits.SHARED):
         return made if fuse.entrywise(inner, source.output.aval) else None
     return None
 

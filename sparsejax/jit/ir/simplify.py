@@ -257,3 +257,10 @@ def at_entry(stmt: cin.Stmt, access: cin.Access) -> cin.Stmt:
         if isinstance(c, cin.Call) and c.op == "stored" and c.args[0] == access:
             stmt = assume(stmt, c, True) or stmt
     return stmt
+
+
+def cheap(expr: cin.Expr) -> bool:
+    """Whether every operator of `expr` costs no more than a few instructions."""
+    if isinstance(expr, cin.Call):
+        return operators.get(expr.op).cost <= operators.CHEAP and all(cheap(a) for a in expr.args)
+    return True

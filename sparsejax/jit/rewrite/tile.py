@@ -22,6 +22,16 @@ before:  forall i                              after:  forall i
                                                               then
                                                                 C[b,i,k] += t
 
+Numbers that are cheap are computed again by every tile, in place of once for all of them:
+
+before:  forall i                              after:  forall i
+           forall j                                      forall k (tile)
+             where w: scalar                               where t: scalar
+               w = max(v[j], 0)                              forall j
+             then                                              t += max(v[j], 0) * B[j,k]
+               forall k (vector)                           then
+                 C[i,k] += w * B[j,k]                        C[i,k] += t
+
 Where such a reduction walks blocks, the sums may be held over the dense reductions inside a block alone, and each block adds its own to the
 result: else every tile of rows would walk all blocks of a row again, and read what they meet from far away (`sums`).
 
@@ -86,8 +96,9 @@ def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
         return stmt
     made: cin.Stmt | None = None
     way = "tiled"
-    match cin.nested(stmt, "serial"):
-        case loops, cin.Forall(_, cin.Assign(lhs), "vector") as inner:
+    loops, body = cin.nested(stmt, "serial")
+    match _computed_again(body):
+        case cin.Forall(_, cin.Assign(lhs), "vector") as inner:
             apart = _by_entries(loops, inner)
             if apart is not None and choices.pick("sums", ("walk", "block"), "block") == "block":
                 return apart
@@ -101,6 +112,20 @@ def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
     if made is not None and choices.pick("tile", ("plain", way), way) == way:
         return _strips(made)
     return cin.within(stmt, lambda body: tile(body, True))
+
+
+def _computed_again(stmt: cin.Stmt) -> cin.Stmt:
+    """A loop with what is cheap in place of numbers that are computed before it."""
+    while isinstance(stmt, cin.Where) and isinstance(stmt.consumer, cin.Forall):
+        made, inner = stmt.producer, stmt.consumer
+        if not isinstance(made, cin.Assign) or not isinstance(inner.body, cin.Assign) or simplify.conditions(made):
+            break
+        kept = made.lhs.tensor
+        if made.op is not None or kept.policy != "scalar" or kept.lacks or not simplify.cheap(made.rhs):
+            break
+        value = cin.substitute(inner.body.rhs, {made.lhs: made.rhs})
+        stmt = replace(inner, body=replace(inner.body, rhs=value))
+    return stmt
 
 
 def _by_entries(loops: list[cin.IndexVar], inner: cin.Forall) -> cin.Stmt | None:
