@@ -326,3 +326,33 @@ def test_results_that_no_cache_holds_are_stored_past_the_caches(caches, past):
         f = sj.jit(lambda A, B: A @ B).lower(A, B)
         assert ("# out: stored past the caches" in f.as_text("cin")) == past
         assert ("fence seq_cst" in f.as_text("llvm")) == past
+
+
+LAYERS = {
+    "of a cheap number": lambda A, H, V: snp.maximum(A @ H, 0) @ V,
+    "of a cheap number of several": lambda A, H, V: (2 * snp.maximum(A @ H, 0) - 1) @ V,
+    "of what is dear": lambda A, H, V: snp.exp(A @ H) @ V,
+    "of truth values": lambda A, H, V: snp.where(A @ H > 1, V[0, 0], 0) @ V,
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("columns", [1, 8, 70])
+def test_layers_in_one_kernel(name, columns):
+    """What every row of a layer is multiplied by is computed once for a strip, where it is cheap: sums stay in registers."""
+    rng = np.random.default_rng(13)
+    dense = rng.integers(-3, 4, (40, 30)) * (rng.random((40, 30)) < 0.3)
+    H, V = rng.integers(-1, 2, (30, 9)).astype("f8"), rng.integers(-3, 4, (9, columns)).astype("f8")
+    f = sj.jit(LAYERS[name])
+    with sj.config.using(choose="fusion=together,products=kernel"), engine.quick():
+        made, text = f(sj.array(dense, format="csr"), H, V), f.lower(sj.array(dense, format="csr"), H, V).as_text("cin")
+    numpy = {
+        "of a cheap number": lambda x: np.maximum(x, 0),
+        "of a cheap number of several": lambda x: 2 * np.maximum(x, 0) - 1,
+        "of what is dear": np.exp,
+        "of truth values": lambda x: np.where(x > 1, V[0, 0], 0),
+    }[name]
+    np.testing.assert_allclose(made.todense(), numpy(dense @ H) @ V, rtol=1e-12, atol=1e-9)
+    if columns > 1:
+        assert text.count("forall i") == 1
+        assert text.count("(tile)") == 1 + (name != "of what is dear"), text

@@ -54,6 +54,10 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "tile around blocks": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 8))),
     "tile in strips": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 8))),
     "tile of entries": (PAIRS, pairs()),
+    "tile of cheap numbers": (
+        lambda A, H, V: snp.maximum(A @ H, 0) @ V,
+        (matrix(3000, 3000), dense(3000, 32), dense(32, 16)),
+    ),
     "contract_arrays": (
         lambda A, H, W: snp.maximum(A @ (H @ W), 0),
         (matrix(3000, 3000), dense(3000, 32), dense(32, 16)),
@@ -79,6 +83,7 @@ CHOSEN = {
     "tile around blocks": "sums=walk",
     "tile in strips": "sums=block,strips=outside",
     "tile of entries": "panels=columns",
+    "tile of cheap numbers": "fusion=together,products=kernel",
     "single_valued": "workspace=marks",
     "drained_masks": "workspace=marks,mask_tests=drained",
     "stores": "stores=past",
