@@ -9,7 +9,8 @@ The last is a first look: few rounds, rows of few matrices, and every ratio into
 it was: rows that the table has to their end are left out. What is found so is repeated alone, with more rounds.
 
 An alternative counts where it changes the machine code of the row. It is run in turns with what was chosen, on one thread; medians of processor times.
-Results are not compared here: `tests/fuzz` does that for all alternatives. Alternatives that take ten times as long in the first run are not timed.
+Results are not compared here: `tests/fuzz` does that for all alternatives. Alternatives that take ten times as long in the first run are not timed, nor those
+for which there is no memory (`ulimit -v`: dense products of all nodes of a graph are alternatives too).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def faster(
                     with recorded() as texts:
                         other = sj.jit(function)
                         other(*arguments)
-                except (FormatError, ScheduleError):
+                except (FormatError, ScheduleError, MemoryError):
                     continue
                 if texts == own or seconds(other, arguments) > HOPELESS * least:
                     continue

@@ -5,14 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 
+import sparsejax as sj
 from sparsejax.formats import Format
+from sparsejax.jit import pipeline
 from sparsejax.jit.cost import machine
-from sparsejax.jit.schedule import replan
-from sparsejax.jit.schedule.replan import SURPRISE
+from sparsejax.jit.graph import fuse
+from sparsejax.jit.runtime.kernels import KernelRunner
+from sparsejax.jit.schedule import replan, search
+from tests.golden import kernels
 
 
-def account(gain, entries=None):
-    return replan.Account(replan.Later(("k", "i"), gain, entries, ()))
+def account(gain, most=None):
+    return replan.Account(replan.Later(("k", "i"), gain, most, ()))
 
 
 def made(entries):
@@ -26,15 +30,33 @@ def test_losses_add_up():
 
 
 @pytest.mark.parametrize(
-    ("expected", "entries", "pays"),
-    [(10, 10 * SURPRISE, True), (10, 10 * SURPRISE + 1, False), (0, SURPRISE, True), (0, SURPRISE + 1, False)],
+    ("most", "entries", "pays"), [(10.0, 10, True), (10.0, 11, False), (4.0, 4, True), (4.0, 5, False)]
 )
-def test_surprises(expected, entries, pays):
-    kept = account(math.inf, expected)
+def test_surprises(most, entries, pays):
+    kept = account(math.inf, most)
     assert not kept.pays([])  # nothing was made yet
     kept.made(made(entries))
     kept.made(made(1))
     assert kept.pays([]) == pays
+
+
+def test_how_many_entries_are_no_surprise():
+    """Of operands of three dimensions that meet in few entries: what takes a fourth of the gain to write. Of those that meet nowhere, nothing is gained."""
+    T = kernels.of(2000, 2000, 2000, form="csf")
+    (step,) = fuse.fuse(pipeline.cleaned(sj.jit(lambda A, B: A * B).trace(T, T).jaxpr.jaxpr))
+    runner, found = KernelRunner(step), {}
+    with sj.config.using(machine="ice_lake", num_threads=1):
+        for amount in (0.5, 500):
+            facts = kernels.observed(runner, amount)
+            chosen, known = runner.schedule(facts)[0], runner.known(facts)
+            later = replan.later(chosen, runner.plain, runner.plain, known)
+            found[amount] = chosen, later, search.level_counts(runner.plain, known)[-1]
+    assert found[0.5][1] is None
+    chosen, later, expected = found[500]
+    assert later.order != tuple(map(str, chosen.order)) and len(later.copied) == 2
+    assert later.most > replan.SURPRISE * expected
+    each = chosen.remembered.cost.output / expected
+    assert later.most * each * replan.SURPRISE == pytest.approx(later.gain)
 
 
 def test_written_down():
