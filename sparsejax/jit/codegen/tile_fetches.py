@@ -46,7 +46,7 @@ def of_strip(context: Context, body: cin.Stmt, env: Env) -> None:
     strip = env.mode.strip
     if strip is None or strip.rows is None or not isinstance(body, cin.Where):
         return
-    if env.mode.ahead is not None and strip.rows.at is None:
+    if env.mode.ahead and strip.rows.at is None:
         _next_block(context, body.producer, env, strip)
     if strip.rows.later is None:
         return
@@ -83,19 +83,20 @@ def of_blocks(loop: Loop, key: Leaders, walker: Walker, place: Val) -> Loop:
     def ahead(env: Env) -> Env:
         return env._replace(cursors=here.cursors).bind(loop.var, prefetch.soon(loop, walker, place, BLOCKS))
 
+    walks = (*loop.env.mode.ahead, (loop.var, ahead))
     if strip is None:
-        return replace(loop, env=loop.env.in_mode(ahead=ahead)) if b.has_masks() else loop
+        return replace(loop, env=loop.env.in_mode(ahead=walks)) if b.has_masks() else loop
     if strip.rows is not None and strip.rows.at is None and b.has_masks():
-        _next_block(loop.context, loop.cases[key], here.in_mode(ahead=ahead), strip, whole=True)
+        _next_block(loop.context, loop.cases[key], here.in_mode(ahead=walks[-1:]), strip, whole=True)
     return loop
 
 
 def _next_block(context: Context, stmt: cin.Stmt, env: Env, strip: Strip, whole: bool = False) -> None:
-    """Fetch what the strip will read of dense operands at a later block of the walk around: of all rows, or of as many as this tile has, so that each tile of
-    rows fetches its part."""
+    """Fetch what the strip will read of dense operands at a later block of the innermost walk around that picks it: of all rows, or of as many as this tile
+    has, so that each tile of rows fetches its part."""
     loops, inner = cin.nested(stmt)
-    rows, later, b = strip.rows, env.mode.ahead, context.b
-    if not loops or not isinstance(inner, cin.Assign) or rows is None or later is None:
+    rows, b = strip.rows, context.b
+    if not loops or not isinstance(inner, cin.Assign) or rows is None:
         return
     found = [a for a in dict.fromkeys(cin.accesses(inner.rhs)) if _shared(context, a, loops, strip)]
     lines = max(1, strip.lanes * strip.vectors * inner.rhs.dtype.itemsize // LINE)
@@ -105,9 +106,11 @@ def _next_block(context: Context, stmt: cin.Stmt, env: Env, strip: Strip, whole:
     if len(found) != 1 or each * lines > MOST or math.prod(extents) > SLOTS:
         return
     (access,) = found
-    operand, size, there = context.operands[access.tensor.name], access.dtype.itemsize, later(env)
-    if not isinstance(operand, (Input, DenseArea)):
+    operand, size = context.operands[access.tensor.name], access.dtype.itemsize
+    later = [state for var, state in env.mode.ahead if var in cin.bound_by(access)]
+    if not isinstance(operand, (Input, DenseArea)) or not later:
         return
+    there = later[-1](env)
     for *slot, number in itertools.product(*map(range, (*extents, each))):
         here = there.bind(row, b.i64(number) if whole else b.add(rows.first, number))
         for var, place in zip(slots, slot, strict=True):

@@ -456,7 +456,7 @@ def _rows_are_near(loop: Loop, key: Leaders) -> bool:
     read = [a for a in dict.fromkeys(cin.accesses(loop.cases[key])) if a not in key and loop.var in cin.bound_by(a)]
     if not read or not all(a.tensor.format.full and loop.is_input(a) for a in read):
         return False
-    return all(math.prod(map(int, a.tensor.shape)) * a.dtype.itemsize <= machine.current().caches[1] for a in read)
+    return all(math.prod(map(int, a.tensor.shape)) * a.dtype.itemsize <= machine.current().caches[1] / 2 for a in read)
 
 
 def tails(loop: Loop, key: Leaders, shape: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparsejax.jit.backend import host
@@ -145,7 +145,7 @@ def price(nest: Nest, known: Facts, made: Schedule, size: int) -> Cost:
     itemsize = nest.output.dtype.itemsize
     extents, packs = cin.extents((cin.Access(nest.output, nest.indices), *nest.reads)), packed(nest, var)
     begin, model, panels = _inside(nest, made.order), search.model(nest, known), math.ceil(extents[var] / size)
-    saved = model.waiting.nearer(packs, made.order, size / extents[var])
+    saved = model.waiting.nearer(packs, made.order, size / extents[var], _rows(nest, made.order, begin, extents))
     whole = sum(math.prod(a.tensor.shape) * itemsize for a in packs)
     copied = whole / LINE * (_along(here.stream, here.beyond(whole)) + _along(here.fill, here.beyond(whole / panels)))
     others = [known[a.tensor.name][-1] * a.dtype.itemsize for a in nest.reads if a not in packs]
@@ -159,6 +159,14 @@ def price(nest: Nest, known: Facts, made: Schedule, size: int) -> Cost:
         apart = [x - y for x, y in zip(here.write, here.fill, strict=True)]  # each row of a panel begins anew
         again += rows * _along(apart, here.beyond(math.prod(nest.output.shape) * itemsize))
     return replace(made.cost, loops=loops, memory=max(0.0, made.cost.memory - saved) + copied + (panels - 1) * again)
+
+
+def _rows(nest: Nest, order: Sequence[cin.IndexVar], begin: int | None, extents: Mapping[cin.IndexVar, int]) -> int:
+    """How many rows of a product of blocks, which begins there, have a register tile in common; else one."""
+    if begin is None:
+        return 1
+    rows = math.prod(extents[v] for v in order[begin:-1] if v in nest.indices)
+    return max(1, min(rows, regions.MANY_ROWS if host.has_masks() else regions.ROWS))
 
 
 def _along(lines: Sequence[float], beyond: Levels) -> float:

@@ -111,9 +111,10 @@ class Waiting:
         size = math.prod(fanout) * each
         return memory.price([memory.Lines(size / memory.LINE, size, 0.0)], self._model.machine, True)
 
-    def nearer(self, arrays: Collection[cin.Access], order: Order, share: float) -> float:
+    def nearer(self, arrays: Collection[cin.Access], order: Order, share: float, rows: int = 1) -> float:
         """How many nanoseconds less loops wait for arrays that the last one ends, beyond the second cache, if what they visit lies among a `share` of
-        the bytes; and in that cache, if vectors do not lie across two lines: those of arrays that are not made here do as often as not."""
+        the bytes; and in that cache, if vectors do not lie across two lines: those of arrays that are not made here do as often as not. Tiles read a
+        vector once for so many `rows`."""
         here, saved = self._model.machine, 0.0
         here = replace(here, line=(0.0, *here.line[1:]), stream=(0.0, *here.stream[1:]))
         for access in filter(self._layouts.__contains__, arrays):
@@ -123,7 +124,7 @@ class Waiting:
             if access.tensor.name not in self._model.facts.fresh:
                 beyond = here.beyond(found[0].among)
                 touched = self._model.walk(order).survivors * access.dtype.itemsize / memory.LINE
-                saved += here.split * touched * (1.0 - beyond[1]) * (1.0 + beyond[0]) / 2
+                saved += here.split * touched / rows * (1.0 - beyond[1]) * (1.0 + beyond[0]) / 2
         return saved
 
     def _inside(self, access: cin.Access, shared: Order) -> float:

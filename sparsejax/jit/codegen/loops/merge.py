@@ -28,9 +28,9 @@ memory that is held for nothing."""
 def entries(loop: Loop, key: Leaders, walker: Walker) -> None:
     """One leader, one case: its places in order."""
     b, segment = loop.b, walker.segment
+    if loop.plan.prefetch:  # no pass of LLVM moves a load out of a loop that fetches
+        walker.last = prefetch.last_place(loop, walker)
     if walker.side_by_side:
-        if loop.plan.prefetch:  # no pass of LLVM moves a load out of a loop that fetches
-            walker.last = prefetch.last_place(loop, walker)
         same = held.of(loop, key)
         if same:
             with b.if_(b.lt(segment.lo, segment.hi)):
@@ -47,8 +47,10 @@ def entries(loop: Loop, key: Leaders, walker: Walker) -> None:
         place = b.get(present)
         coordinate = segment.coordinate(place)
         end = walker.end_of(b, place, coordinate) if walker.ranged else None
-        loop.at(coordinate, key, {walker.access: walker.cursor(place, end, coordinate)})
+        inside = tile_fetches.of_blocks(loop, key, walker, place) if loop.plan.prefetch else loop
+        inside.at(coordinate, key, {walker.access: walker.cursor(place, end, coordinate)})
         b.set(present, walker.after(b, place, coordinate) if end is None else end)
+    walker.last = None
 
 
 def at_entry(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
