@@ -63,6 +63,7 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
         (matrix(3000, 3000), dense(3000, 32), dense(32, 16)),
     ),
     "assigned_once": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 8))),
+    "assigned_once after it is cleared": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 8))),
     "exhaust": (lambda A: snp.any(A, axis=1), (matrix(30, 40),)),
     "pack": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 50))),
     "single_valued": (
@@ -78,6 +79,7 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
 }
 """A function and its operands for every pass, which the first word names."""
 CHOSEN = {
+    "assigned_once after it is cleared": "sums=block",
     "pack": "columns=packed",
     "tile of blocks": "sums=block",
     "tile around blocks": "sums=walk",

@@ -45,6 +45,31 @@ def test_results_in_used_memory(form, name):
     np.testing.assert_allclose(made.todense(), FUNCTIONS[name](np, *(a.todense() for a in args)))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("block", "rows", "columns", "stored"),
+    [
+        ("8x8", 256, 128, 0.3),
+        ("8x8", 252, 128, 0.3),
+        ("4x2", 200, 97, 0.5),
+        ("32x32", 256, 128, 0.2),
+        ("8x8", 256, 128, 0.0),
+    ],
+)
+def test_rows_that_blocks_are_added_to_are_cleared_where_they_are_added(block, rows, columns, stored, threads):
+    """Into poisoned memory, some rows of blocks being empty; where the last blocks stick out of the result, all of it is cleared before."""
+    rng, height = np.random.default_rng(4), int(block.split("x")[0])
+    kept = np.kron(rng.random((-(-rows // height), -(-rows // height))) < stored, np.ones((height, height)))
+    kept[:height] = 0
+    dense = np.where(kept[:rows, :rows] > 0, rng.integers(1, 5, (rows, rows)), 0).astype("f4")
+    x = rng.integers(-3, 4, (rows, columns)).astype("f4")
+    A = sj.array(dense, format=f"bsr:{block}")
+    product = sj.jit(lambda A, x: A @ x)
+    for fill in ("sums=block", "auto"):
+        with sj.config.using(num_threads=threads, parallel_work=1, choose=fill):
+            np.testing.assert_array_equal(product(A, x).todense(), dense @ x)
+
+
 @pytest.mark.parametrize(
     ("form", "whole"), [("csr", True), ("coo", False), ("dcsr", False), ("csc", False), ("ell", True), ("(d,b)", True)]
 )

@@ -75,10 +75,11 @@ def of_shared(context: Context, access: cin.Access, position: Val, strip: Strip)
     prefetch_line(b, operand.vals, b.add(position, b.mul(span, AHEAD)), size)
 
 
-def of_blocks(loop: Loop, key: Leaders, walker: Walker, place: Val) -> Loop:
-    """The loop over blocks, now at `place`, as it runs where a later block's part of dense operands is fetched: by the strip around it, or by tiles inside."""
+def of_blocks(loop: Loop, key: Leaders, walker: Walker, place: Val, end: Val | None = None) -> Loop:
+    """The loop over blocks, now at `place`, or at a range that ends at `end`, as it runs where a later block's part of dense operands is fetched: by the
+    strip around it, or by tiles inside."""
     strip, b = loop.env.mode.strip, loop.b
-    here = loop.env.with_cursors({walker.access: walker.cursor(place, None, walker.segment.coordinate(place))})
+    here = loop.env.with_cursors({walker.access: walker.cursor(place, end, walker.segment.coordinate(place))})
 
     def ahead(env: Env) -> Env:
         return env._replace(cursors=here.cursors).bind(loop.var, prefetch.soon(loop, walker, place, BLOCKS))

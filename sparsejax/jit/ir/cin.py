@@ -138,9 +138,12 @@ Expr = Access | Call | Literal
 
 @dataclass(frozen=True)
 class Assign:
+    """`clears`: it gives the target its first value, which is not in memory before."""
+
     lhs: Access
     op: str | None
     rhs: Expr
+    clears: bool = False
 
     @property
     def reads(self) -> tuple[Access, ...]:

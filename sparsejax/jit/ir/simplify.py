@@ -152,7 +152,7 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
     """`stmt` where every access in `gone` reads its fill; None when nothing is left to do.
 
     An assignment disappears when it would only write what is there already: the identity of its operator, or for a
-    plain assignment the fill of its target. Where the producer of a workspace disappears, the consumer reads the
+    plain assignment the fill of its target, unless it is there to clear it. Where the producer of a workspace disappears, the consumer reads the
     workspace's initial value instead.
     """
     match stmt:
@@ -161,7 +161,7 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
                 return None
             value = exhaust(rhs, gone)
             if isinstance(value, cin.Literal) and cin.same_value(value.value, nothing(lhs.tensor, op)):
-                return None
+                return stmt if stmt.clears else None
             return stmt if value is rhs else cin.Assign(lhs, op, value)
         case cin.Forall(var, body, kind):
             inner = exhaust_stmt(body, gone)

@@ -8,6 +8,18 @@ before:  forall i                              after:  forall i
              then                                          then
                C[i,j] += t                                   C[i,j] = t
 
+Where a walk over blocks or entries adds tiles to rows of the result, the iteration that has these rows clears them first: they come to the first cache for what
+is added, and are not written, and read again, all at once.
+
+before:  forall io                             after:  forall io
+           forall ko                                     forall ii
+             forall ii (tile)                              forall j (vector)
+               forall j (tile)                               C[io,ii,j] = 0
+                 where t: scalar                         forall ko
+                   ...                                     forall ii (tile)
+                 then                                        ...
+                   C[io,ii,j] += t                             C[io,ii,j] += t
+
 Legal where the loops around the assignment are those over the output's variables, once each, and all of these run over whole extents:
 wherever they index something, it is at dense levels. What is written then starts from the identity, as cleared memory would. A mask may
 leave out terms of a sum, where it depends on a loop inside that sum; not a sum as a whole, which then would not be written.
@@ -18,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.program import Program
 
 
@@ -77,9 +89,41 @@ def _assignments(stmt: cin.Stmt, tensor: cin.Tensor, loops: tuple[cin.IndexVar, 
 
 
 def noted(program: Program) -> Program:
-    """`program` with every element of its output assigned once, where that can be; it says so."""
-    made = assigned(program.stmt, program.output)
+    """`program` with every element of its output assigned once, or first, where that can be; it says so."""
+    made = assigned(program.stmt, program.output) or _cleared(program.stmt, program.output)
     return program if made is None else replace(program, stmt=made, whole=True)
+
+
+def _cleared(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
+    """`stmt` with rows of `output` cleared by the iteration that then adds tiles to them, entry by entry; None of another statement."""
+    if not isinstance(stmt, cin.Forall) or stmt.kind != "serial" or not output.format.is_dense:
+        return None
+    found = {w.lhs for w in cin.writes(stmt) if w.lhs.tensor.name == output.name}
+    if len(found) != 1 or not _adds_tiles(stmt.body, output):
+        return None
+    (lhs,) = found
+    inner = [lhs.indices[d] for d in output.format.order]
+    if len(inner) < 2 or inner[0] != stmt.var or len(set(inner)) < len(inner) or not cin.are_variables(inner):
+        return None
+    if (
+        not over_all(stmt, [stmt.var])
+        or _sticks_out(lhs)
+        or any(a.tensor.name == output.name for a in cin.accesses(stmt))
+    ):
+        return None
+    *outer, last = (ix for ix in inner[1:] if isinstance(ix, cin.IndexVar))
+    start = cin.Literal(operators.get("add").identity(output.dtype), output.dtype)
+    row = cin.Forall(last, cin.Assign(lhs, None, start, clears=True), "vector")
+    return replace(stmt, body=cin.Seq((cin.around(outer, row), stmt.body)))
+
+
+def _adds_tiles(stmt: cin.Stmt, output: cin.Tensor) -> bool:
+    """Whether a loop over what the result does not follow has tiles inside that add to it."""
+    loops, tiles = cin.nested(stmt, "serial")
+    if not loops or not isinstance(tiles, cin.Forall) or tiles.kind != "tile":
+        return False
+    added = [w for w in cin.writes(tiles) if w.lhs.tensor.name == output.name]
+    return all(w.op == "add" and loops[-1] not in cin.bound_by(w.lhs) for w in added)
 
 
 def visited(program: Program) -> bool:

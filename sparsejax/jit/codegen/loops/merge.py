@@ -47,7 +47,7 @@ def entries(loop: Loop, key: Leaders, walker: Walker) -> None:
         place = b.get(present)
         coordinate = segment.coordinate(place)
         end = walker.end_of(b, place, coordinate) if walker.ranged else None
-        inside = tile_fetches.of_blocks(loop, key, walker, place) if loop.plan.prefetch else loop
+        inside = tile_fetches.of_blocks(loop, key, walker, place, end) if loop.plan.prefetch else loop
         inside.at(coordinate, key, {walker.access: walker.cursor(place, end, coordinate)})
         b.set(present, walker.after(b, place, coordinate) if end is None else end)
     walker.last = None
