@@ -1,5 +1,7 @@
 """Products of small blocks by index arrays: short loops that are written out in register tiles, and which walk is chosen for their targets."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,28 @@ def test_blocks_of_any_size_by_one_function(text, choose):
             made = np.asarray(run(np.zeros((places, size, columns), "f4"), given))
         sums, bounds = _expected(given, places)
         assert (abs(made - sums) <= (count * slots * inner + 2) * EPS * bounds).all(), (size, inner, slots, columns)
+
+
+@pytest.mark.parametrize("sums", ["walk", "block"])
+def test_rows_that_a_later_block_meets_are_fetched(sums, processor):
+    """Of entries by target and by what they read: rows at the coordinate of a later entry of the walk that picks them, not of this one."""
+    processor(True)
+    given = _given(np.random.default_rng(6), 60, None, 32, 32, 128, 8)
+    run = sj.jit(lambda C, given: sj.insum(ROWS, C=C, **given))
+    start = np.zeros((8, 32, 128), "f4")
+    with sj.config.using(choose=f"targets=pairs,sums={sums},prefetch=ahead"):
+        sums_of, bounds = _expected(given, 8)
+        assert (abs(np.asarray(run(start, given)) - sums_of) <= 60 * 34 * EPS * bounds).all()
+        text = run.lower(start, given).as_text("loops")
+    fetched = {m for line in text.splitlines() if "prefetch" in line for m in re.findall(r"vals \+ \(+(\w+) \*", line)}
+    read = {
+        m
+        for line in text.splitlines()
+        if ":" in line and "prefetch" not in line
+        for m in re.findall(r"\.vals\[\(+(\w+) \*", line)
+    }
+    assert not fetched & read
+    assert fetched or sums == "walk"
 
 
 def test_targets_of_blocks_are_rows_and_those_of_vectors_pairs():

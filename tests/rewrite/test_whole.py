@@ -35,7 +35,7 @@ CASES = [
     ("ij,j->i", ["csc"], False),
     ("ij,j->i", ["dcsr"], False),
     ("ij,j->i", ["coo"], False),
-    ("ij,jk->ik", ["bsr:2x3"], False),
+    ("ij,jk->ik", ["bsr:2x3"], True),
     ("ij,jk->ik", ["csr", "csr"], False),
     ("ij,ik->ijk", ["csr"], False),
     ("ii->i", ["csr"], False),

@@ -144,14 +144,16 @@ def test_derivatives_in_panels():
     np.testing.assert_array_equal(made.todense(), 2 * left.T @ (left @ right))
 
 
+@pytest.mark.parametrize("machine", ["zen4", "granite_rapids"])
 @pytest.mark.parametrize(("block", "packs"), [(8, True), (32, False)])
-def test_small_blocks_of_operands_that_no_cache_holds_are_packed(block, packs):
+def test_small_blocks_of_operands_that_no_cache_holds_are_packed(block, packs, machine, processor):
     """Rows of large blocks are read in order, once for many rows of the result."""
+    processor(True)
     size = 4096
     rng = np.random.default_rng(0)
     kept = rng.random((size // block, size // block)) < 0.1
     entries = np.nonzero(np.kron(kept, np.ones((block, block), bool)))
     A = sj.array((np.ones(len(entries[0]), "f4"), entries), shape=(size, size)).asformat(f"bsr:{block}x{block}")
-    with sj.config.using(machine="zen4"):
+    with sj.config.using(machine=machine):
         text = sj.jit(lambda A, B: A @ B).lower(A, np.ones((size, 512), "f4")).as_text("cin")
     assert ("where B_p: dense" in text) == packs, text

@@ -111,7 +111,7 @@ def _cleared(stmt: cin.Stmt | None, output: cin.Tensor) -> cin.Stmt | None:
         or any(a.tensor.name == output.name for a in cin.accesses(stmt))
     ):
         return None
-    *outer, last = (ix for ix in inner[1:] if isinstance(ix, cin.IndexVar))
+    *outer, last = cin.followed(inner[1:])
     start = cin.Literal(operators.get("add").identity(output.dtype), output.dtype)
     row = cin.Forall(last, cin.Assign(lhs, None, start, clears=True), "vector")
     return replace(stmt, body=cin.Seq((cin.around(outer, row), stmt.body)))
