@@ -17,6 +17,7 @@ from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.core.trace import current
 from sparsejax.errors import TracerIntegerConversionError
 from sparsejax.formats import Format, convert, grouping, selection, structural
+from sparsejax.formats.parts import constant, diagonals
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
 from sparsejax.lax import typing_rules as rules
@@ -375,6 +376,8 @@ def convert_format(x: Any, format: str | Format) -> Array:
         type(x) is Array and current() is None
     ):  # what the compiler would do; a small conversion takes less than its detours
         aval = _converted_aval(x.aval, wanted)
+        if constant.is_zeros(x._storage) and not wanted.is_dense:
+            return made(diagonals.without_entries(aval.shape, aval.dtype, wanted, aval.fill_value), aval)
         return made(_convert_call(x._storage, aval, wanted), aval)
     return convert_p.bind(x, format=wanted)
 

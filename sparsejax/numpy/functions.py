@@ -22,7 +22,7 @@ from sparsejax.formats import Format, convert, ingest, passes, structural
 from sparsejax.formats.levels.segments import check_size, offsets
 from sparsejax.formats.ordering import CROWDED
 from sparsejax.formats.ownership import refuse_copy
-from sparsejax.formats.parts import diagonals
+from sparsejax.formats.parts import constant, diagonals
 from sparsejax.formats.parts.lines import sifted
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape as _checked_shape
@@ -227,7 +227,7 @@ def _filled(shape: Any, value: Any, dtype: Any, format: Any = None, device: Any 
         made = broadcast_to(_convert_element_type(value, wanted), new)
         return made if format is None else _convert_format(made, format)
     if not sparse:
-        return Array(ingest.as_storage(np.full(new, value, wanted), format))
+        return Array(constant.filled(new, value, wanted, format))
     form = Format.parse(format, len(new))
     return Array(diagonals.without_entries(new, wanted, form, ingest.fill_scalar(value, wanted)))
 
@@ -257,26 +257,28 @@ def full(
 
 
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Array:
-    """A dense array of zeros with the shape of `x`; see `full_like`."""
+    """Zeros with the shape, dtype and format of `x`; see `full_like`."""
     return full_like(x, 0, dtype, shape, format=format, device=device)
 
 
 def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Array:
-    """A dense array of ones with the shape of `x`; see `full_like`."""
+    """Ones with the shape, dtype and format of `x`; see `full_like`."""
     return full_like(x, 1, dtype, shape, format=format, device=device)
 
 
 def full_like(
     x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None
 ) -> Array:
-    """An array of one value with the shape and dtype of `x`, unless `shape` and `dtype` say otherwise: dense, or with a sparse
-    `format` without stored entries over that fill.
+    """An array of one value with the shape, dtype and format of `x`, unless `shape`, `dtype` and `format` say otherwise. A sparse one has no
+    stored entries, over a fill of that value: it takes no memory for them. Dense where `shape` has another number of dimensions, or the value is traced.
 
     >>> full_like(np.ones((2, 2)), 3.0, format="csr").nnz
     0
     """
     x = _asarray(x)
     new = x.shape if shape is None else _extents(shape)
+    if format is None and len(new) == x.ndim and not isinstance(fill_value, Tracer) and not np.ndim(fill_value):
+        format = x.format if shape is None or not x.format.blocked else None
     return full(new, fill_value, x.dtype if dtype is None else dtype, format, device=device)
 
 

@@ -1,0 +1,50 @@
+"""Dense arrays of one value. Nobody writes to an array: zeros take no memory, however many, as the system has all of them already."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.formats import ingest
+from sparsejax.formats.format import Format
+from sparsejax.formats.storage import Storage
+
+_NORESERVE = 0x4000
+"""Linux: the mapping may be larger than what memory there is."""
+
+
+def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], format: str | Format | None = None) -> Storage:
+    """A dense array of one value; of zeros it is kept that nothing else is in it.
+
+    >>> is_zeros(filled((2, 3), 0.0, np.dtype(float))), is_zeros(filled((2, 3), -0.0, np.dtype(float)))
+    (True, False)
+    """
+    if any(ingest.fill_scalar(value, dtype).tobytes()):
+        return ingest.as_storage(np.full(shape, value, dtype), format)
+    made = ingest.as_storage(_zeros(shape, dtype), format, copy=False)
+    made.cache["zeros"] = True
+    return made
+
+
+def is_zeros(storage: Storage) -> bool:
+    """Whether a dense array was made of zeros alone."""
+    return "zeros" in storage.cache
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    try:
+        return np.zeros(shape, dtype)
+    except MemoryError as error:
+        if sys.platform != "linux":
+            raise
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+        try:
+            untouched = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=flags)
+        except (OSError, OverflowError):
+            raise error from None
+        return np.frombuffer(untouched, dtype).reshape(shape)
