@@ -277,46 +277,68 @@ def alone(
 
 
 def overhead() -> None:
-    """Microseconds per task of building graphs and of scheduling them, beside those of an array of Dask's over NumPy chunks with as many tasks: processor
-    time of this process, in which the scheduler and the client are."""
+    """Microseconds per task of building graphs and of scheduling them, beside graphs of as many tasks and edges that do nothing, built by nobody, and beside an
+    array of Dask's over NumPy chunks: processor time of this process, in which the scheduler and the client are."""
     import dask.array as da
     import distributed
 
     import sparsejax.dask as sd
+    from benchmarks.dask_strong import emptied
 
-    n, rounds, shards = 100_000, 10, 100  # small blocks: what is measured is tasks, not bytes
-
-    # with another number in every turn: what has the name of a result that is there is not computed again
-    def ours(by: float) -> Any:
-        return scaled(x, by)
+    n, shards = 32_000, 32  # small blocks: what is measured is tasks, not bytes
+    rng = np.random.default_rng(0)
+    drawn = sp.random_array((n, n), density=4 / n, format="csr", rng=rng)
+    W, V = rng.normal(size=(WIDTH, WIDTH)), rng.normal(size=(WIDTH, WIDTH // 2))
+    dense = da.ones(n, chunks=n // shards)
 
     def theirs(by: float) -> Any:
-        made = y
-        for _ in range(rounds):
+        made = dense
+        for _ in range(ROUNDS):
             made = made.map_blocks(np.multiply, by)
         return made
 
-    scaled = sd.jit(lambda x, by: sj.lax.fori_loop(0, rounds, lambda k, x: x * by, x))
+    def spent(run: Callable[[], Any], client: Any) -> tuple[float, float, int, Any]:
+        start = time.process_time()
+        lazy = run()
+        built = time.process_time() - start
+        kept = lazy.persist(optimize_graph=False)
+        distributed.wait(client.futures_of(kept))
+        return built, time.process_time() - start, len(lazy.__dask_graph__()), lazy
 
+    scaled = {f.__name__: sd.jit(functools.partial(_scaled, f)) for f in (pagerank, gcn, spgemm)}
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as c,
         distributed.Client(c) as client,
+        sj.config.using(choose="sharded_loops=rounds,sharded_tasks=apart"),
     ):
-        x = sd.shard(np.ones(n), rows=shards)
-        y = da.ones(n, chunks=n // shards)
-        for name, program in (("ours", ours), ("dask.array over NumPy", theirs)):
-            for turn in range(3):
-                start = time.process_time()
-                lazy = program(1.5 + turn)
-                built = time.process_time() - start
-                kept = lazy.persist(optimize_graph=False)
-                distributed.wait(client.futures_of(kept))
-                spent = time.process_time() - start
-                count = len(lazy.__dask_graph__())
-                del kept
-            print(
-                f"{name}: {count} tasks, {built / count * 1e6:.0f} microseconds each for the graph, {spent / count * 1e6:.0f} with scheduling and sending"
-            )
+        A, X = sd.shard(drawn, rows=shards), sd.shard(np.ones((n, WIDTH)), rows=shards)
+        given = {"pagerank": (A, np.full(n, 1 / n)), "gcn": (A, X, W, V), "spgemm": (A,)}
+        ways: dict[str, Callable[[float], Any]] = {
+            name: functools.partial(lambda name, by: scaled[name](by, *given[name]), name) for name in scaled
+        }
+        print("| program | tasks | graph | with scheduling and sending | the same graph of tasks that do nothing |")
+        print("|---|---|---|---|---|")
+        for name, program in (*ways.items(), ("dask.array over NumPy", theirs)):
+            # with another number in every turn: what has the name of a result that is there is not computed again
+            found: list[tuple[float, float, float]] = []
+            for turn in range(6):
+                built, whole, count, lazy = spent(functools.partial(program, 1.5 + turn), client)
+                hollow = 0.0
+                if name in ways:
+                    made = emptied(lazy, {}, f"{name}-{turn}")
+                    _, hollow, _, made = spent(functools.partial(_same, made), client)
+                found.append((built / count * 1e6, whole / count * 1e6, hollow / count * 1e6))
+                del lazy
+            told = " | ".join(f"{statistics.median(own):.0f}" for own in zip(*found[2:], strict=True))
+            print(f"| {name} | {count} | {told} |", flush=True)
+
+
+def _scaled(function: Callable[..., Any], by: Any, *operands: Any) -> Any:
+    return function(*operands) * by
+
+
+def _same(made: Any) -> Any:
+    return made
 
 
 def returned(a: Any, b: Any) -> Any:
@@ -459,6 +481,7 @@ def main() -> None:
         "--alone", action="store_true", help="without clusters: processor time on the synchronous scheduler"
     )
     parser.add_argument("--warm", type=int, default=WARM, help="calls of --alone that are not counted")
+    parser.add_argument("--overhead", action="store_true", help="what tasks cost the client and the scheduler, alone")
     parser.add_argument("--floor", action="store_true", help="PageRank beside tasks that do nothing")
     parser.add_argument("--data", help="a public graph or matrix, in place of a drawn one")
     parser.add_argument("--cuts", action="store_true")
@@ -466,6 +489,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.cuts:
         return compare_cuts(args.rounds, args.only)
+    if args.overhead:
+        return overhead()
     if args.data:
         graph = sp.csr_array(datasets.matrix(args.data), dtype=np.float64)
         graph = small = sp.csr_array(graph @ sp.diags_array(1 / np.maximum(graph.sum(axis=0), 1)))

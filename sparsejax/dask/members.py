@@ -5,8 +5,8 @@
     sends y0, waits for y1       <-->    sends y1, waits for y0
     z0 = A0 @ (y0, y1)                   z1 = A1 @ (y0, y1)
 
-Results pass over the comms of Dask's workers, between processes of one computer by what `lending` has. A member that waits asks the scheduler once a second
-whether all are still there (`meetings`); where one is not, all begin anew. One that finds nobody gives its thread back, so that the others can run on the same
+Results pass over the comms of Dask's workers, between processes of one computer by what `lending` has. Members ask the scheduler once a second whether all are
+still there and wanted (`meetings`); where one is lost, all begin anew. One that finds nobody gives its thread back, so that the others can run on the same
 worker.
 """
 
@@ -157,7 +157,11 @@ class Member:
     def run(self, steps: Sequence[Step], values: dict[Any, Any]) -> dict[Any, Any]:
         """Results of all steps that nobody is done with."""
         self._share()
+        looked = time.monotonic()
         for step in steps:
+            if time.monotonic() - looked > LOOK:  # nobody may want it any more
+                self._look()
+                looked = time.monotonic()
             for key in step.node.dependencies:
                 if key not in values:
                     values[key] = self._wait(key)

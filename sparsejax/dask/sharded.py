@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.core import trace
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
@@ -26,6 +27,11 @@ from sparsejax.optional import optional
 
 SHARD_ENTRIES = 1 << 22
 """Stored entries per shard where the caller does not say how many: shards must not depend on the number of workers."""
+
+INSTEAD = (
+    "pass it to a function of sparsejax.dask.jit as an argument (not static, not closed over, and with jit around grad and vmap); "
+    "or call compute() or to_dask_array()"
+)
 
 
 class Sharded:
@@ -92,11 +98,12 @@ class Sharded:
         balance = "" if self.counts is None else f", balance={self.balance:.2f}"
         return f"Sharded({self.aval}, shards={shards}{balance})"
 
+    def __getattr__(self, name: str) -> Any:
+        what = f"Sharded has no attribute {name!r}"
+        raise AttributeError(f"{what}: {INSTEAD}" if name[0] != "_" and hasattr(Array, name) else what)
+
     def _refused(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(
-            "an array in shards has no data here, and no operators: pass it to a function of sparsejax.dask.jit as an argument "
-            "(not static, not closed over, and with jit around grad and vmap); or call compute() or to_dask_array()"
-        )
+        raise TypeError(f"an array in shards has no data here, and no operators: {INSTEAD}")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = (
         _refused
@@ -171,9 +178,14 @@ class Sharded:
         return Sharded(self.aval, self.cuts, self.name, self._graph, self.counts, self.homes)
 
     def _refuse_elsewhere(self, how: Mapping[str, Any]) -> None:
-        """ValueError where blocks lie on a cluster and a scheduler of this process is asked for."""
+        """ValueError where blocks lie on a cluster, and a scheduler of this process is asked for or the client is closed."""
         asked = how.get("scheduler", _configured())
-        if not _on_clients(asked) and any(hasattr(node, "status") for node in self._graph.values()):
+        closed = _on_clients(asked) and not hasattr(asked, "scheduler_info") and current_client() is None
+        if (closed or not _on_clients(asked)) and any(hasattr(node, "status") for node in self._graph.values()):
+            if closed:
+                raise ValueError(
+                    "blocks of this array lie on the workers of a cluster, but its client is closed; call compute() before"
+                )
             raise elsewhere.refused(f"scheduler={asked!r}")
 
     def to_dask_array(self) -> Any:
@@ -245,6 +257,10 @@ def shard(
     >>> A.cuts[0], A.counts.tolist()
     ((0, 71, 100), [[2556], [2494]])
     """
+    if trace.current() is not None:
+        raise TypeError(
+            "shard is called while a function is traced, as by jit or grad; call it before, and pass what it returns to a function of sparsejax.dask.jit"
+        )
     if isinstance(A, Sharded):
         raise TypeError("A is in shards already; compute() it first to cut it anew")
     if hasattr(A, "__dask_graph__"):

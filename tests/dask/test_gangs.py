@@ -184,6 +184,42 @@ def test_a_worker_is_killed(when, client):
     client.wait_for_workers(2)
 
 
+def slowly(seconds):
+    """Let every step of a member take so long from now on; as they are with 0."""
+    made = plainly.setdefault("made", members.Member._made)
+
+    def later(self, step, values):
+        time.sleep(seconds)
+        return made(self, step, values)
+
+    members.Member._made = later if seconds else made
+
+
+plainly = {}
+
+
+def test_what_nobody_wants_ends(client):
+    """A gang that is cancelled, within minutes less than it would take."""
+    client.wait_for_workers(2)
+    client.run(slowly, 0.5)
+    with ganged():
+        kept = sd.jit(lambda A, x: sj.lax.fori_loop(0, 400, lambda k, y: A @ y, x))(sd.shard(A, rows=2), x).persist()
+    futures = client.futures_of(kept)
+    keys = {f.key for f in futures}
+
+    def running():
+        return any(tasks & keys for _, tasks in client.run(executing).values())
+
+    while not running():
+        time.sleep(0.05)
+    client.cancel(futures)
+    until = time.monotonic() + 100
+    while running():
+        assert time.monotonic() < until, "members that nobody waits for still run"
+        time.sleep(0.05)
+    client.run(slowly, 0)
+
+
 def test_one_worker_is_left(client):
     """Both parts on one worker of one thread."""
     client.wait_for_workers(2)

@@ -138,3 +138,16 @@ def test_small_operands_travel_in_tasks(monkeypatch):
     np.testing.assert_allclose(scaled.todense(), S.toarray() * x[:, None])
     np.testing.assert_array_equal(same.todense(), x)
     np.testing.assert_allclose(both.todense(), S @ W, rtol=1e-9, atol=1e-9)
+
+
+def test_a_client_that_is_closed(client, monkeypatch):
+    """Says so, where Dask would miss a key."""
+    from sparsejax.dask import sharded
+
+    kept = sd.jit(lambda x: x * 2)(sd.shard(np.ones(9), rows=3)).persist()
+    monkeypatch.setattr(sharded, "current_client", lambda: None)
+    for use in (kept.compute, kept.persist):
+        with pytest.raises(ValueError, match="its client is closed"):
+            use()
+    monkeypatch.undo()
+    assert kept.compute().sum().item() == 18

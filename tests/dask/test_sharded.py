@@ -303,6 +303,13 @@ def test_used_like_an_array():
     ):
         with pytest.raises(TypeError, match=r"no operators: pass it to a function of sparsejax.dask.jit|operand type"):
             use()
+    for used in (lambda: graph.sum(), lambda: graph.T):
+        with pytest.raises(AttributeError, match=r"pass it to a function of sparsejax.dask.jit"):
+            used()
+    assert not hasattr(graph, "other") and not hasattr(graph, "_other")
+    for traced in (sj.jit(lambda x: sd.shard(x, rows=2)), sj.grad(lambda x: (sd.shard(S, rows=2), x.sum())[1])):
+        with pytest.raises(TypeError, match="shard is called while a function is traced"):
+            traced(x)
     for outer in (sj.grad(sd.jit(lambda x, A: (A @ x).sum())), sj.vmap(sd.jit(lambda x, A: A @ x), in_axes=(0, None))):
         with pytest.raises(TypeError, match=r"put sparsejax.dask.jit outside|must be an array"):
             outer(x, graph)
