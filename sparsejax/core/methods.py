@@ -188,17 +188,17 @@ class ArrayBase:
         single = len(axes) == 1 and (axes[0] is None or np.iterable(axes[0]))
         return surface["transpose"](self, axes[0] if single else axes)
 
-    def reshape(self, *shape: Any) -> Array:
+    def reshape(self, *shape: Any, order: str = "C") -> Array:
         """The same entries under another shape; see `sparsejax.numpy.reshape`."""
-        return surface["reshape"](self, shape[0] if len(shape) == 1 else shape)
+        return surface["reshape"](self, shape[0] if len(shape) == 1 else shape, order=order)
 
-    def ravel(self) -> Array:
-        """The array flattened in row-major order."""
-        return surface["ravel"](self)
+    def ravel(self, order: str = "C") -> Array:
+        """The array flattened in row-major order; see `sparsejax.numpy.ravel`."""
+        return surface["ravel"](self, order)
 
-    def flatten(self) -> Array:
-        """The array flattened in row-major order."""
-        return surface["ravel"](self)
+    def flatten(self, order: str = "C") -> Array:
+        """The array flattened in row-major order; see `sparsejax.numpy.ravel`."""
+        return surface["ravel"](self, order)
 
     def squeeze(self, axis: Any = None) -> Array:
         """The array without axes of extent one."""

@@ -70,13 +70,20 @@ def deg2rad(x: Any, /) -> Array:
     >>> deg2rad(np.array([90], np.int16)).dtype
     dtype('float32')
     """
-    return _times(x, math.pi / 180)
+    return _times(_real("deg2rad", x), math.pi / 180)
 
 
 @again(1)
 def rad2deg(x: Any, /) -> Array:
     """`numpy.rad2deg`: radians as degrees."""
-    return _times(x, 180 / math.pi)
+    return _times(_real("rad2deg", x), 180 / math.pi)
+
+
+def _real(name: str, x: Any) -> Any:
+    """`x`, which must not be complex, as in NumPy."""
+    if aval_of(x).dtype.kind == "c":
+        raise TypeError(f"{name} takes no complex numbers, as x of dtype {aval_of(x).dtype} has: take x.real or abs(x)")
+    return x
 
 
 def _times(x: Any, factor: float) -> Array:
@@ -132,14 +139,15 @@ def float_power(x1: Any, x2: Any, /) -> Array:
 def logaddexp2(x: Any, y: Any, /) -> Array:
     """`numpy.logaddexp2`: log2(2**x + 2**y) without overflow."""
     scale = math.log(2)
-    wide = (elementwise("multiply", v, scale) for v in (x, y))
+    _, dtype = loop_dtypes("logaddexp", (aval_of(x), aval_of(y)))
+    wide = (elementwise("multiply", convert_element_type(v, dtype), scale) for v in (x, y))
     return strong(elementwise("multiply", elementwise("logaddexp", *wide), 1 / scale))
 
 
 @again(1)
 def fabs(x: Any, /) -> Array:
     """`numpy.fabs`: absolute values as floating point numbers."""
-    return elementwise("absolute", convert_element_type(x, loop_dtypes("sqrt", (aval_of(x),))[1]))
+    return elementwise("absolute", convert_element_type(_real("fabs", x), loop_dtypes("sqrt", (aval_of(x),))[1]))
 
 
 def fix(x: Any, /) -> Array:
@@ -162,10 +170,10 @@ def isreal(x: Any, /) -> Array:
 @again(1, whole=True)
 def isposinf(x: Any, /) -> Array:
     """`numpy.isposinf`: whether entries are +inf."""
-    return elementwise("equal", x, np.inf)
+    return elementwise("equal", _real("isposinf", x), np.inf)
 
 
 @again(1, whole=True)
 def isneginf(x: Any, /) -> Array:
     """`numpy.isneginf`: whether entries are -inf."""
-    return elementwise("equal", x, -np.inf)
+    return elementwise("equal", _real("isneginf", x), -np.inf)

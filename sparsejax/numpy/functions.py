@@ -420,9 +420,12 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     return _convert_element_type(_asarray(x), dtype)
 
 
-def ravel(x: Any) -> Array:
-    """`x` flattened in row-major order."""
-    return reshape(x, (-1,)) if _asarray(x).size else reshape(x, (0,))
+def ravel(x: Any, order: str = "C") -> Array:
+    """`x` flattened in row-major order (column-major with `order="F"`)."""
+    if order not in ("C", "F", "A", "K"):
+        raise ValueError(f"order={order!r} must be 'C', 'F', 'A' or 'K'")
+    x = transpose(x) if order == "F" else _asarray(x)
+    return reshape(x, (-1,)) if x.size else reshape(x, (0,))
 
 
 def copy(x: Any) -> Array:

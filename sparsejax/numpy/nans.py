@@ -15,6 +15,7 @@ from sparsejax.lax.elementwise import convert_element_type, elementwise, imag, r
 from sparsejax.lax.reduce import MOST, reduce
 from sparsejax.lax.structural import convert_format, normal_axes, reshape
 from sparsejax.numpy.arranging import take_along_axis
+from sparsejax.numpy.functions import own
 from sparsejax.numpy.reductions import cumsum
 from sparsejax.numpy.searching import argmax, argmin
 
@@ -127,8 +128,9 @@ def _present(x: Any, axis: Any, keepdims: bool, like: Any) -> Any:
 def nanvar(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """`numpy.nanvar`: the variance of what is no NaN."""
     x = _floating(x, dtype)
-    away = elementwise("absolute", elementwise("subtract", x, nanmean(x, axis, None, True)))
-    total = nansum(elementwise("multiply", away, away), axis, None, keepdims)
+    moved = elementwise("subtract", x, nanmean(x, axis, None, True))
+    away = elementwise("absolute", where(elementwise("isnan", x), 0, moved))  # infinities have a variance of NaN
+    total = reduce("sum", elementwise("multiply", away, away), axis, None, keepdims)
     count = elementwise("subtract", _present(x, axis, keepdims, total), ddof)
     return elementwise("divide", total, where(elementwise("greater", count, 0), count, np.nan))
 
@@ -149,6 +151,8 @@ def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     Array(2., dtype=float64)
     """
     ordered, count, shape = ordered_lines(x, axis, keepdims)
+    if not ordered.size:
+        return own(np.full(shape, np.nan, ordered.dtype))
     low = elementwise("maximum", elementwise("floor_divide", elementwise("subtract", count, 1), 2), 0)
     high = elementwise("floor_divide", count, 2) if ordered.shape[0] > 1 else low
     first, second = take_along_axis(ordered, low, 0), take_along_axis(ordered, high, 0)
@@ -162,7 +166,7 @@ def ordered_lines(x: Any, axis: Any, keepdims: bool) -> tuple[Any, Any, list[int
     axes = tuple(range(x.ndim)) if axis is None else tuple(sorted(normal_axes(axis, x.ndim)))
     kept = [d for d in range(x.ndim) if d not in axes]
     rest = [x.shape[d] for d in kept]
-    line = reshape(x.transpose([*axes, *kept]), (-1, *rest)) if x.size else x
+    line = reshape(x.transpose([*axes, *kept]), (math.prod(x.shape[d] for d in axes), *rest))
     count = reduce("sum", elementwise("logical_not", elementwise("isnan", line)), 0, np.int64)
     shape = [1 if d in axes else n for d, n in enumerate(x.shape)] if keepdims else rest
     ordered = convert_format(sorting.sort(line, 0), "dense")

@@ -122,6 +122,8 @@ def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, met
     ordered, count, shape = ordered_lines(x, axis, keepdims)
     last = elementwise("maximum", elementwise("subtract", count, 1), 0)
     fractions = asarray(q)
+    if not ordered.size:
+        return own(np.full((*fractions.shape, *shape), np.nan, ordered.dtype))
     flat = reshape(fractions, (-1,))
     parts = [_at_fraction(ordered, last, flat[k], method) for k in range(flat.shape[0])]
     return reshape(concatenate_all(parts), (*fractions.shape, *shape))

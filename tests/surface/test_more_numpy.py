@@ -62,6 +62,14 @@ ONE = {
     "isclose_nan": lambda m, x: m.isclose(m.where(x == 2, np.nan, x), m.where(x == 2, np.nan, 1), equal_nan=True),
     "nanstd": lambda m, x: m.nanstd(m.where(x == 2, np.nan, x), axis=0),
     "nanvar": lambda m, x: m.nanvar(m.where(x == 2, np.nan, x), axis=1, ddof=1),
+    "nanvar_infinite": lambda m, x: m.nanvar(m.where(x == 2, np.nan, m.where(x < 0, np.inf, x)), axis=1),
+    "nanmedian_empty": lambda m, x: m.nanmedian(x[:, :0], axis=1, keepdims=True),
+    "nanmedian_no_lines": lambda m, x: m.nanmedian(x[:0], axis=1),
+    "nanquantile_empty": lambda m, x: m.nanquantile(x[:0], 0.5, axis=0),
+    "nanquantile_no_lines": lambda m, x: m.nanquantile(x[:, :0], 0.5, axis=0, keepdims=True),
+    "ravel_columns": lambda m, x: m.ravel(x, order="F"),
+    "ravel_method": lambda m, x: m.abs(x).ravel("F") + m.abs(x).flatten(order="C"),
+    "reshape_method": lambda m, x: m.abs(x).reshape((2, -1), order="F"),
     "nanprod": lambda m, x: m.nanprod(m.where(x == 2, np.nan, x), axis=1),
     "nancumsum": lambda m, x: m.nancumsum(m.where(x == 2, np.nan, x), axis=1),
     "nanargmax": lambda m, x: m.nanargmax(m.where(x == 2, np.nan, x), axis=1),
@@ -337,3 +345,17 @@ def test_functions_of_float64_alone_keep_float32(dtype):
     x[0, 1] = 5
     kept = np.dtype("f4" if dtype == "f4" else "f8")
     assert snp.cov(x).dtype == snp.corrcoef(x).dtype == snp.interp(x[0], x[1], x[1]).dtype == kept
+
+
+@pytest.mark.parametrize("name", ["deg2rad", "rad2deg", "fabs", "isposinf", "isneginf"])
+def test_what_takes_real_numbers_refuses_complex_ones(name):
+    for module in (np, snp):
+        with pytest.raises(TypeError, match="complex|not supported"):
+            getattr(module, name)(np.array([1j]))
+
+
+def test_logaddexp2_has_the_type_of_its_operands():
+    for a, b in itertools.product((np.int16([1]), np.float32([0.5]), np.float64([2]), np.uint16([3])), repeat=2):
+        made, want = snp.logaddexp2(a, b), np.logaddexp2(a, b)
+        assert made.dtype == want.dtype
+        np.testing.assert_allclose(made.todense(), want, rtol=1e-6)
