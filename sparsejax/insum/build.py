@@ -13,12 +13,14 @@ from sparsejax.core.again import REMEMBERED, again
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import asarray, weak_scalar
+from sparsejax.core.symbolic import span
 from sparsejax.core.trace import current, is_python_scalar
 from sparsejax.formats import Format
 from sparsejax.insum import check, functions, parse
 from sparsejax.insum.parse import Constant, Line, Name, Node, Op, Whole
 from sparsejax.jit.ir import operators
 from sparsejax.lax.elementwise import BINARY, UNARY, convert_element_type, elementwise, loop_dtypes
+from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indirect import kernels, rules  # noqa: F401  (derivatives and batches)
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
 from sparsejax.lax.linear import empty, full
@@ -267,7 +269,7 @@ class _Builder:
         """The operand that holds the values of a variable."""
         if var not in self.iotas:
             self.iotas[var] = len(self.arrays)
-            self.arrays.append(asarray(np.arange(self.checked.extents[var])))
+            self.arrays.append(asarray(coordinates(span(0, self.checked.extents[var]))))
             self.names.append(f"{var}'")
         return self.iotas[var]
 

@@ -16,6 +16,7 @@ from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import Primitive, as_operand, asarray
+from sparsejax.core.symbolic import SymbolicDim, hint
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.errors import NEGATIVE_POWER
 from sparsejax.jit.ir import cin, operators, simplify
@@ -125,10 +126,22 @@ def elementwise(op: str, *args: Any) -> Any:
     if any(_is_long(v) for v in values):
         values = [_shortened(v, op, values) for v in values]
     loops = loop_dtypes(op, tuple([_promoted(v) for v in values]))
+    for a, dtype in zip(args, loops[0], strict=False):
+        if type(a) is SymbolicDim:
+            check_fits(a, dtype)
     values = _numbers(args, values)
     if op == "power" and loops[0][1].kind == "i":
         _check_exponent(values[1])
     return primitives[op].bind(*values, loops=loops)
+
+
+def check_fits(value: Any, dtype: np.dtype[Any]) -> None:
+    """OverflowError for a Python integer that `dtype` cannot hold, and for such an extent: that others fit is guarded."""
+    if type(value) not in (int, SymbolicDim) or dtype.kind not in "iu":
+        return
+    limits = np.iinfo(dtype)
+    if not (value >= int(limits.min) and value <= int(limits.max)):
+        raise OverflowError(f"Python integer {hint(value)} out of bounds for {dtype}")
 
 
 def _numbers(args: Sequence[Any], values: list[Any]) -> list[Any]:

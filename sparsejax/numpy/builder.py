@@ -33,7 +33,7 @@ _INT = frozenset({int})
 
 
 class Builder:
-    """A growing list of entries that becomes a sparse array: `Builder(shape, dtype, format)`.
+    """A growing list of entries that becomes a sparse array: `Builder(shape, dtype, format)`, csr for matrices and coo for others.
 
     - `append(values, coords)`, `append_row(i, columns, values)` and `b[i, j] += v` **add** to what was written at these coordinates before;
     - `b[i, j] = v` **replaces** it.
@@ -59,12 +59,13 @@ class Builder:
            [ 1.,  0., 12.]])
     """
 
-    def __init__(self, shape: Any, dtype: Any = float, format: str | Format = "csr") -> None:
+    def __init__(self, shape: Any, dtype: Any = float, format: str | Format | None = None) -> None:
         self._shape = checked_shape(extents(shape))
         self._dtype = dtypes.canonical(dtype)
         if not self._shape:
             raise ValueError("shape=() has no coordinates: a Builder makes arrays of at least one dimension")
-        self._format = Format.parse(format, len(self._shape))
+        usual = "csr" if len(self._shape) == 2 else "coo"
+        self._format = Format.parse(usual if format is None else format, len(self._shape))
         self._columns = [np.empty(FIRST, segments.crd_dtype(n)) for n in self._shape]
         self._vals = np.empty(FIRST, self._dtype)
         self._replaces: NDArray[np.bool_] | None = None

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import TracerArrayConversionError
-from sparsejax.lax.elementwise import convert_element_type, where
+from sparsejax.lax.elementwise import aval_of, check_fits, convert_element_type, where
 from sparsejax.lax.extents import along
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.sorting import argsort
@@ -34,9 +35,10 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
             f"condlist has {len(condlist)} conditions and choicelist {len(choicelist)} choices; select takes a choice for every "
             "condition, and one at least"
         )
-    made = default
+    dtype = dtypes.result_type(*((a.dtype, a.weak_type) for a in map(aval_of, (*choicelist, default))))
+    made = convert_element_type(default, dtype)
     for k, (condition, choice) in reversed(list(enumerate(zip(condlist, choicelist, strict=True)))):
-        made = where(_condition(condition, f"condlist[{k}]"), choice, made)
+        made = where(_condition(condition, f"condlist[{k}]"), convert_element_type(choice, dtype), made)
     return made
 
 
@@ -169,6 +171,7 @@ def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     wrong = (at < -n) | (at > n)
     if wrong.any():
         raise IndexError(f"obj {at[wrong].flat[0]} of insert is out of bounds for axis {place} with size {n}")
+    check_fits(values, x.dtype)
     values = convert_element_type(asarray(values), x.dtype)
     while values.ndim < x.ndim:
         values = expand_dims(values, 0)

@@ -111,6 +111,7 @@ def heaviside(x1: Any, x2: Any, /) -> Array:
 
 def angle(x: Any, deg: bool = False) -> Array:
     """`numpy.angle`: the argument of complex numbers, in radians or degrees."""
+    x = convert_element_type(x, float) if aval_of(x).dtype.kind == "b" else x
     made = elementwise("arctan2", imag(x), real(x))
     return rad2deg(made) if deg else made
 

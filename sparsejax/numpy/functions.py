@@ -15,7 +15,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray as _asarray
-from sparsejax.core.symbolic import span
+from sparsejax.core.symbolic import SymbolicDim, span
 from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest, passes, structural
@@ -29,6 +29,7 @@ from sparsejax.formats.validate import checked_shape as _checked_shape
 from sparsejax.lax import extents as sizes
 from sparsejax.lax.contract import contract, tensordot
 from sparsejax.lax.elementwise import aval_of as _aval_of
+from sparsejax.lax.elementwise import check_fits as _check_fits
 from sparsejax.lax.elementwise import convert_element_type as _convert_element_type
 from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.elementwise import strong as _strong
@@ -216,6 +217,7 @@ def _filled(shape: Any, value: Any, dtype: Any, format: Any = None, device: Any 
     check_device(device)
     new, wanted = _extents(shape), dtypes.canonical(dtype)
     new = _checked_shape(new) if sizes.is_known(new) else new
+    _check_fits(value, wanted)
     sparse = format is not None and not Format.parse(format, len(new)).is_dense
     if isinstance(value, Tracer):
         if sparse:
@@ -335,9 +337,11 @@ def _has_few_entries(x: Array) -> bool:
 
 def _part(name: str, x: Any, k: int, lower: bool) -> Any:
     x = _asarray(x)
-    if x.ndim < 2:
-        raise ValueError(f"{name} takes an array of two dimensions or more, not one of shape {x.shape}")
+    if not x.ndim:
+        raise ValueError(f"{name} takes an array of one dimension or more, not one of shape ()")
     k = _integer(k, "k")
+    if x.ndim == 1:  # a row of each
+        x = broadcast_to(x, (x.shape[0], x.shape[0]))
     if type(x) is Array and current() is None and _has_few_entries(x):
         return Array(
             sifted(
@@ -489,8 +493,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_ma
     known = _aval_of(x)
     if known.dtype.kind in "iu" and not known.weak_type:
         limits = np.iinfo(known.dtype)
-        a_min = None if type(a_min) is int and a_min <= limits.min else a_min
-        a_max = None if type(a_max) is int and a_max >= limits.max else a_max
+        a_min = None if type(a_min) in (int, SymbolicDim) and a_min <= int(limits.min) else a_min
+        a_max = None if type(a_max) in (int, SymbolicDim) and a_max >= int(limits.max) else a_max
     if a_min is not None and a_max is not None and not known.weak_type:
         types = [known, *map(_aval_of, (a_min, a_max))]
         x = _convert_element_type(x, dtypes.result_type(*((t.dtype, t.weak_type) for t in types)))

@@ -17,7 +17,7 @@ from sparsejax.formats.parts import joined
 from sparsejax.lax import extents as sizes
 from sparsejax.lax import structural as shapes
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.elementwise import elementwise
+from sparsejax.lax.elementwise import check_fits, elementwise
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.linear import empty
 from sparsejax.lax.structural import broadcast_to, convert_format, integer, normal_axis, transpose
@@ -230,6 +230,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     widths = np.broadcast_to(np.asarray(_widths(pad_width, x.ndim)), (x.ndim, 2)).tolist()
     if any(n < 0 for pair in widths for n in pair):
         raise ValueError("pad_width must not be negative")
+    if not isinstance(constant_values, np.ndarray | np.generic):
+        for value in np.asarray(constant_values, object).ravel():
+            check_fits(value, x.dtype)
     values = np.broadcast_to(np.asarray(constant_values), (x.ndim, 2))
     for axis, (before, after) in enumerate(widths):
         before, after = integer(before, "pad_width"), integer(after, "pad_width")

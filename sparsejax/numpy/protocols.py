@@ -40,6 +40,8 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 _RUNNING = {"multiply": "prod", "maximum": "max", "minimum": "min"}
 _IGNORED = {"order", "subok", "like", "casting", "overwrite_input", "check_finite"}
 """Arguments about memory, which has no order to choose here."""
+_ORDERED = {"reshape", "ravel"}
+"""Of which `order` says what entries follow each other, not where they lie."""
 _LIKE = {"asarray", "array"}
 """What makes arrays of sequences: called with `like=` one of ours they make NumPy's, which work with ours and can be written to."""
 _CONVERTING = {"atleast_1d", "atleast_2d", "atleast_3d"}
@@ -176,6 +178,10 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     prefix = module.removeprefix("numpy").removeprefix(".").removeprefix("_core").lstrip(".")
     name = f"{prefix}.{func.__name__}" if prefix in ("linalg", "fft") else func.__name__
     ours = functions.get(name)
+    if name == "put_along_axis":  # ours gives a new array, which NumPy's callers do not look at
+        raise TypeError(
+            "np.put_along_axis: sparsejax arrays are immutable; sparsejax.numpy.put_along_axis gives a new array"
+        )
     if ours is None or (name in _CONVERTING and _all_dense(args, kwargs)):
         return through_numpy(func, name, args, kwargs)
     if _writes_to_numpy(kwargs, args):
@@ -184,6 +190,7 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if name in _LIKE and not any(isinstance(x, ArrayBase) for x in _leaves(args)):
         return func(*args, **kwargs)
     ignored = _IGNORED - {"casting"} if name == "can_cast" else _IGNORED
+    ignored = ignored - {"order"} if name in _ORDERED else ignored
     clean = {k: v for k, v in kwargs.items() if v is not np._NoValue and k not in ignored}
     clean = {_RENAMED.get((name, k), k): v for k, v in clean.items() if k != "where" or v is not True}
     clean = {k: v for k, v in clean.items() if k != "initial" or v is not None}

@@ -56,6 +56,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     Array([1. , 1.5, 2.5, 3. ], dtype=float64)
     """
     f = asarray(f)
+    if f.dtype.kind == "b":
+        raise TypeError("gradient takes no booleans, which cannot be subtracted: f.astype(int) has numbers")
     if f.dtype.kind not in "fc":
         f = convert_element_type(f, float)
     axes = tuple(range(f.ndim)) if axis is None else normal_axes(axis, f.ndim)

@@ -25,6 +25,8 @@ from sparsejax.numpy.manipulation import atleast_2d, concatenate_all
 from sparsejax.numpy.nans import ordered_lines
 
 METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+ENTRIES = ("lower", "higher", "nearest")
+"""Methods whose quantiles are entries: of integers, integers."""
 
 
 def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Array:
@@ -38,8 +40,7 @@ def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method
     Raises ValueError for fractions outside [0, 1] and methods other than "linear", "lower", "higher", "nearest" and "midpoint".
     """
     _check(q, method)
-    x = asarray(x)
-    x = x if x.dtype.kind == "f" else convert_element_type(x, float)
+    x = _measured(x, method)
     axes = tuple(range(x.ndim)) if axis is None else tuple(sorted(normal_axes(axis, x.ndim)))
     kept = [d for d in range(x.ndim) if d not in axes]
     rest = tuple(x.shape[d] for d in kept)
@@ -54,10 +55,21 @@ def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method
         made = reshape(concatenate_all([reshape(f, (1, *rest)) for f in found]), (*fractions.shape, *rest))
     else:
         made = _gathered(convert_format(ordered, "dense"), fractions * (n - 1.0), method, rest)
-    broken = elementwise("isnan", convert_format(getitem(ordered, n - 1), "dense"))  # NaN is sorted last
-    made = where(broken, np.nan, made)
+    if x.dtype.kind == "f":
+        broken = elementwise("isnan", convert_format(getitem(ordered, n - 1), "dense"))  # NaN is sorted last
+        made = where(broken, np.nan, made)
     outer = made.shape[: made.ndim - len(rest)]
     return reshape(made, (*outer, *(1 if d in axes else m for d, m in enumerate(x.shape)))) if keepdims else made
+
+
+def _measured(x: Any, method: str) -> Any:
+    """`x` as floats, or as it is where quantiles are some of its entries."""
+    x = asarray(x)
+    if x.dtype.kind == "c":
+        raise TypeError(
+            f"quantiles need an order, which complex numbers ({x.dtype}) do not have: take x.real or abs(x)"
+        )
+    return x if x.dtype.kind == "f" or method in ENTRIES else convert_element_type(x, float)
 
 
 def _check(q: Any, method: str) -> None:
@@ -88,6 +100,8 @@ def _between(first: Any, second: Any, weight: Any) -> Any:
 
 
 def _gathered(ordered: Any, places: Any, method: str, rest: tuple[int, ...]) -> Any:
+    if method in ENTRIES:
+        return take(ordered, _nearby(places, method), 0)
     low, high = elementwise("floor", places), elementwise("ceil", places)
     first, second = (take(ordered, convert_element_type(k, np.int64), 0) for k in (low, high))
     weight = _weight(method, places, low)
@@ -101,13 +115,13 @@ def percentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, meth
 
 def _weight(method: str, places: Any, low: Any) -> Any:
     """How far from the entry before a place to the one after it a quantile lies."""
-    return {
-        "lower": low * 0,
-        "higher": low * 0 + 1,
-        "midpoint": low * 0 + 0.5,
-        "linear": places - low,
-        "nearest": elementwise("rint", places) - low,
-    }[method]
+    return places - low if method == "linear" else low * 0 + 0.5
+
+
+def _nearby(places: Any, method: str) -> Any:
+    """The entry that a quantile is."""
+    rounded = elementwise({"lower": "floor", "higher": "ceil", "nearest": "rint"}[method], places)
+    return convert_element_type(rounded, np.int64)
 
 
 def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Array:
@@ -119,6 +133,9 @@ def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, met
     Raises ValueError for fractions outside [0, 1] and for other methods than those of `quantile`.
     """
     _check(q, method)
+    x = _measured(x, method)
+    if x.dtype.kind != "f" and x.size:
+        return quantile(x, q, axis, keepdims, method=method)
     ordered, count, shape = ordered_lines(x, axis, keepdims)
     last = elementwise("maximum", elementwise("subtract", count, 1), 0)
     fractions = asarray(q)
@@ -132,6 +149,8 @@ def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, met
 def _at_fraction(ordered: Any, last: Any, fraction: Any, method: str) -> Any:
     """The entries at a fraction of the way from the first to the last of every column, each of which has its own last."""
     places = elementwise("multiply", last, fraction)
+    if method in ENTRIES:
+        return take_along_axis(ordered, _nearby(places, method), 0)
     low, high = elementwise("floor", places), elementwise("ceil", places)
     first, second = (take_along_axis(ordered, convert_element_type(k, np.int64), 0) for k in (low, high))
     return _between(first, second, _weight(method, places, low))
@@ -160,7 +179,8 @@ def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Array:
     same = elementwise("equal", low, high)
     low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
     steps = np.arange(count + 1) / count
-    return where(np.arange(count + 1) == count, high, low + (high - low) * steps)
+    edges = where(np.arange(count + 1) == count, high, low + (high - low) * steps)
+    return convert_element_type(edges, x.dtype) if x.dtype.kind == "f" else edges
 
 
 def histogram(x: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import SparseEfficiencyWarning
 from sparsejax.formats import Format, selection
 from sparsejax.lax import indexing
-from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.elementwise import check_fits, convert_element_type, elementwise, where
 from sparsejax.lax.extents import coordinates, filled
 from sparsejax.lax.indirect import rows
 from sparsejax.lax.structural import broadcast_to, convert_format, reshape, squeeze, transpose
@@ -31,15 +31,9 @@ from sparsejax.numpy.indexing import Index, concrete, getitem, parse, without_bo
 def numbers(values: Any, dtype: np.dtype[Any]) -> Any:
     """Python's numbers, and numbers and arrays of NumPy's with the dtype, as an array of it; None for others."""
     if isinstance(values, bool | int | float):
-        _check_fits(values, dtype)
+        check_fits(values, dtype)
         return np.asarray(values).astype(dtype) if dtype.kind in "fc" or not isinstance(values, float) else None
     return np.asarray(values) if isinstance(values, np.generic | np.ndarray) and values.dtype == dtype else None
-
-
-def _check_fits(value: Any, dtype: np.dtype[Any]) -> None:
-    """OverflowError for a Python integer that `dtype` cannot hold."""
-    if type(value) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-        raise OverflowError(f"Python integer {value} out of bounds for {dtype}")
 
 
 def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
@@ -148,7 +142,7 @@ class Ref:
 
     def subtract(self, values: Any) -> Any:
         """`x` less `values` there; less all of those for one coordinate."""
-        _check_fits(values, self.x.dtype)
+        check_fits(values, self.x.dtype)
         return self.add(elementwise("negative", convert_element_type(asarray(values), self.x.dtype)))
 
     def multiply(self, values: Any) -> Any:
@@ -188,7 +182,7 @@ class Ref:
     def _values(self, values: Any) -> Any:
         """`values` of the dtype of `x`, one axis for the index arrays in front."""
         index = self.index
-        _check_fits(values, self.x.dtype)
+        check_fits(values, self.x.dtype)
         made = convert_element_type(asarray(values), self.x.dtype)
         made = reshape(broadcast_to(made, index.result), index.plain)
         if not index.given:

@@ -33,6 +33,10 @@ PROGRAMS = {
     "product": (lambda A: A @ A, (struct("n", "n", format="csr"),)),
     "gradients": (sj.grad(lambda A, x: ((A @ x) ** 2).sum(), (0, 1)), (struct("n", "m", format="csr"), struct("m"))),
     "loop": (loop, (struct("n", "n", format="csr"), struct("n"))),
+    "a bare index": (
+        lambda A, x: sj.insum("O[i] = A[i,j] * x[j] + i", A=A, x=x),
+        (struct("n", "m", format="csr"), struct("m")),
+    ),
     "mean": (lambda A: A - A.mean(axis=0), (struct("n", 5, format="coo"),)),
     "tree": (
         lambda d: {"y": d["A"] * d["x"][:, None], "n": d["x"].shape[0]},

@@ -182,3 +182,17 @@ def test_scipy_minimises_our_functions():
     )
     np.testing.assert_allclose(fitted.x, target)
     assert scipy.stats.describe(A, axis=None).nobs == 6
+
+
+def test_order_says_what_entries_follow_each_other():
+    dense = np.arange(6).reshape(2, 3)
+    for x in (sj.array(dense), sj.array(dense, format="csr")):
+        for order in "CF":
+            np.testing.assert_array_equal(np.ravel(x, order=order).todense(), np.ravel(dense, order=order))
+            made = np.reshape(x, (3, 2), order=order)
+            np.testing.assert_array_equal(made.todense(), np.reshape(dense, (3, 2), order=order))
+
+
+def test_what_numpy_writes_in_place_is_refused():
+    with pytest.raises(TypeError, match="immutable"):
+        np.put_along_axis(sj.array(np.eye(3)), np.array([[0]]), 9, axis=1)

@@ -329,3 +329,51 @@ def test_extents_do_not_leave_their_trace():
         import pickle
 
         pickle.dumps(kept[-1])
+
+
+SMALL = {
+    "times": lambda m, x: x.shape[0] * x,
+    "less": lambda m, x: x.shape[0] - x,
+    "negative": lambda m, x: x + (-x.shape[0]),
+    "product": lambda m, x: x + x.shape[0] * x.shape[0],
+    "modulo": lambda m, x: x % x.shape[0],
+    "and": lambda m, x: x & x.shape[0],
+    "maximum": lambda m, x: m.maximum(x, x.shape[0]),
+    "clip": lambda m, x: m.clip(x, -x.shape[0], x.shape[0]),
+    "full": lambda m, x: m.full_like(x, x.shape[0]),
+    "where": lambda m, x: m.where(x > 1, x, x.shape[0]),
+    "insert": lambda m, x: m.insert(x, 0, x.shape[0]),
+    "compared": lambda m, x: x < x.shape[0],
+    "divided": lambda m, x: x / x.shape[0],
+}
+
+
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("name", SMALL)
+def test_extents_that_small_integers_cannot_hold(name, dtype):
+    """NumPy's results, or its OverflowError, whatever shapes came before."""
+    ours = sj.jit(lambda x: SMALL[name](snp, x))
+    for n in (5, 6, 90, 200, 300, 40_000):
+        x = (np.arange(n) % 50).astype(dtype)
+        for given in (sj.array(x), sj.array(x, format="coo")):
+            try:
+                want = SMALL[name](np, x)
+            except OverflowError:
+                with pytest.raises(OverflowError, match="out of bounds for"):
+                    ours(given)
+            else:
+                np.testing.assert_array_equal(ours(given).todense(), want)
+
+
+def test_numbers_that_do_not_fit_are_refused():
+    x = np.ones(2, np.int8)
+    for call in (lambda m: m.insert(x, 0, 200), lambda m: m.pad(x, 1, constant_values=200)):
+        for module in (np, snp):
+            with pytest.raises(OverflowError):
+                call(module)
+    made = sj.jit(lambda x: x.at[0].set(x.shape[0]))
+    for n in (5, 6):
+        assert made(np.ones(n, np.int8)).todense()[0] == n
+    with pytest.raises(OverflowError):
+        made(np.ones(200, np.int8))

@@ -123,8 +123,12 @@ def test_triangles_of_a_fill_and_of_more_dimensions():
         a, d = sparse(form, shape=(2, 3, 4))
         for k in (-1, 0, 1):
             check(lambda xp, x, k=k: xp.triu(x, k), a, d, True)
-    with pytest.raises(ValueError, match="two dimensions or more"):
-        snp.tril(np.ones(3))
+    for a in (np.arange(3), sj.array([0, 5, 0, 2], format="coo")):
+        d = a.todense() if isinstance(a, sj.Array) else a
+        np.testing.assert_array_equal(snp.tril(a, 1).todense(), np.tril(d, 1))
+        np.testing.assert_array_equal(sj.jit(snp.triu)(a).todense(), np.triu(d))
+    with pytest.raises(ValueError, match="one dimension or more"):
+        snp.tril(1.0)
 
 
 def test_triangles_visit_stored_entries_only():
