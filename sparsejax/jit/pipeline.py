@@ -261,11 +261,16 @@ def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
         moved = dict(schedule.conversions)
         found = {t.name: t for t in blocks.split(blocks.with_formats(nest, moved)).inputs if t.name in moved}
         inputs, read = tuple(found.get(t.name, t) for t in inputs), statistics.converted(known, found.values())
-    lengths, taken = statistics.lengths(inputs, read), statistics.blocks(inputs, read)
+    lengths, taken, many = (
+        statistics.lengths(inputs, read),
+        statistics.blocks(inputs, read),
+        statistics.many(inputs, read),
+    )
     if any(len(a.format.levels) != len(b.format.levels) for a, b in zip(inputs, program.inputs, strict=True)):
         now = row_blocking.levels(inputs, program.inputs)
         lengths, taken = {now[x]: n for x, n in lengths.items()}, {now[x]: n for x, n in taken.items()}
-    program = replace(program, lengths=lengths, blocks=taken)
+        many = frozenset(now[x] for x in many)
+    program = replace(program, lengths=lengths, blocks=taken, many=many)
     if not choices.does("parallelize"):
         return program
     return parallelize.parallelize(program, schedule.cost, lambda: search.level_counts(split, known)[-1])

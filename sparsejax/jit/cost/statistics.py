@@ -177,6 +177,16 @@ def lengths(inputs: Sequence[Tensor], known: Facts) -> dict[tuple[str, int], flo
     }
 
 
+def many(inputs: Sequence[Tensor], known: Facts) -> frozenset[tuple[str, int]]:
+    """Levels of inputs, by name and number, that hold so many positions that the processor does not remember how long each segment is."""
+    return frozenset(
+        (t.name, level)
+        for t in inputs
+        for level in range(1, len(t.format.levels))
+        if not t.format.levels[level].full and known[t.name][level] >= MANY
+    )
+
+
 def blocks(inputs: Sequence[Tensor], known: Facts) -> dict[tuple[str, int], int]:
     """Levels of inputs, by name and number, that are expected to hold many positions in segments of moderate length: how many of these,
     a power of two, hold about `BLOCK` positions."""

@@ -90,6 +90,8 @@ class Program:
     """How many entries segments of levels of inputs are expected to hold on average, where that is known."""
     blocks: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Levels of inputs that are expected to hold many entries in segments of moderate length: how many of these make a block (`row_blocks`)."""
+    many: frozenset[tuple[str, int]] = frozenset()
+    """Levels of inputs that are expected to hold more entries than the processor remembers the lengths of segments of."""
 
     whole: bool = False
     """Whether every element of a dense output is assigned, whatever it held before: nobody has to clear it."""

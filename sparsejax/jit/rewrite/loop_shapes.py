@@ -301,10 +301,13 @@ def _in_pairs(loop: Loop, key: Leaders, walk: Walk) -> bool:
 
 
 def _pairs_pay(loop: Loop, key: Leaders, walk: Walk) -> bool:
-    """Over few entries whose number is foreseen: segments are few, and come one after the other, as no other loop is around them."""
+    """Over few entries whose number is foreseen: segments are few, and come one after the other, as no other loop is around them. Of 6 to 11
+    entries gathers take 1.1 of the time with 1,000 segments, 0.8 with 4,000, 0.45 to 0.65 with 8,000 to 100,000 (Granite Rapids)."""
     once = loop.state.bound.issubset(cin.bound_by(walk.access))
     few = once and not loop.in_blocks(walk) and loop.is_short(walk, FEW)
-    return (loop.state.scalar_sums or few) and not loop.is_short(walk)
+    many = (walk.access.tensor.name, walk.level) in loop.program.many
+    lanes = many and _in_gathers(loop, key, walk) and _gathers_pay(loop, key, walk)
+    return (loop.state.scalar_sums or (few and not lanes)) and not loop.is_short(walk)
 
 
 def _in_gathers(loop: Loop, key: Leaders, walk: Walk) -> bool:
