@@ -139,19 +139,26 @@ def _written(
     own = {w: [k for k in wanted if at[k] == w] for w in workers}
     idle = [(f"gang-{told}", part) for part, w in enumerate(workers) if not own[w]]
     alone = not idle  # else results wait for those that have none, which nobody asks for
-    keys = [own[w][0] if alone and len(own[w]) == 1 else (f"gang-{told}", part) for part, w in enumerate(workers)]
+    single = [alone and len(own[w]) == 1 for w in workers]
+    keys = [shown(own[w][0]) if single[part] else (f"gang-{told}", part) for part, w in enumerate(workers)]
     homes = {}
     for part, (worker, key) in enumerate(zip(workers, keys, strict=True)):
         packed = optional("cloudpickle", "dask").dumps(steps[worker])
         given = [spec.TaskRef(k) for k in names[worker]]
-        asked = keys, packed, commons, own[worker], list(names[worker]), key in own[worker]
+        asked = keys, packed, commons, own[worker], list(names[worker]), single[part]
         graph[key] = spec.Task(key, started, f"gang-{told}", part, pickle.dumps(asked), *given)
         homes[key] = worker
-        if key not in own[worker]:
-            for n, k in enumerate(own[worker]):
+        if not single[part]:
+            for n, k in enumerate(map(shown, own[worker])):
                 graph[k] = spec.Task(k, _one, n, spec.TaskRef(key), *map(spec.TaskRef, idle))
                 homes[k] = worker
     return graph, homes
+
+
+def shown(key: tuple[Any, ...]) -> Any:
+    """The key of a gang's result on the scheduler, which may know the same one computed apart, by other tasks."""
+    name, *place = key
+    return (f"{name}-gang", *place)
 
 
 def _one(number: int, results: Any, *others: Any) -> Any:
@@ -185,7 +192,7 @@ class Recipe:
         if len(set(seats)) != len(seats):  # a member takes one thread
             return None
         if self.made is None:
-            self.made = [ganged(lazy._graph, self.own, lazy.__dask_keys__(), lazy.homes, self.sizes, self.wholes)]
+            self.made = [ganged(lazy._graph, self.own, lazy.apart_keys(), lazy.homes, self.sizes, self.wholes)]
         (gang,) = self.made
         if gang is None or not set(gang.homes.values()) <= set(seats):
             return None

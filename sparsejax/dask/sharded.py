@@ -128,11 +128,15 @@ class Sharded:
             return None
         return self.recipe.gang(self, current_client())
 
-    def __dask_keys__(self) -> list[Any]:
+    def apart_keys(self) -> list[Any]:
+        """The keys of its blocks where tasks are run apart."""
         return [(self.name, *place) for place in self.blocks()]
 
+    def __dask_keys__(self) -> list[Any]:
+        return self.apart_keys() if self.gang() is None else list(map(gangs.shown, self.apart_keys()))
+
     def __dask_layers__(self) -> tuple[str, ...]:
-        return (self.name,)
+        return (self.name,) if self.gang() is None else gangs.shown((self.name,))
 
     def __dask_tokenize__(self) -> Any:
         return "sparsejax.Sharded", self.name
@@ -151,7 +155,9 @@ class Sharded:
 
     def __dask_postpersist__(self) -> Any:
         current_client()
-        return _persisted, (self.aval, self.cuts, self.name, self.counts, self.homes)
+        gang, (name,) = self.gang(), self.__dask_layers__()
+        homes = self.homes if gang is None else {**self.homes, **gang.homes}
+        return _persisted, (self.aval, self.cuts, name, self.counts, homes)
 
     def compute(self, **kwargs: Any) -> Array:
         """The whole array, here: workers send their blocks, and none of them holds all."""

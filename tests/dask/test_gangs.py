@@ -151,6 +151,23 @@ def executing(dask_worker):
     return os.getpid(), {task.key for task in state.executing | state.long_running}
 
 
+def test_both_ways_at_once(client, caplog):
+    """What is held of a gang, right or wrong, is no other task to Dask when the same is computed apart."""
+    graph, at = sd.shard(A, rows=2), np.arange(4)
+    with ganged():
+        good, bad = sd.jit(ranks)(graph, x), sd.jit(lambda A, x, at: snp.take(ranks(A, x), at))(graph, x, at + N)
+        held, lost = good.persist(), distributed.futures_of(bad.persist())
+        distributed.wait(lost)
+    with apart():
+        np.testing.assert_array_equal(good.compute().todense(), held.compute().todense())
+        with pytest.raises(IndexError, match="out of bounds"):
+            bad.compute()
+    with ganged():
+        np.testing.assert_array_equal(good.compute().todense(), held.compute().todense())
+    assert {key[0] for key in held.__dask_keys__()}.isdisjoint(key[0] for key in good.apart_keys())
+    assert not [r for r in caplog.records if "run_spec" in r.getMessage()]
+
+
 @pytest.mark.parametrize("when", ["middle", "afterwards"])
 def test_a_worker_is_killed(when, client):
     """In the middle of the rounds, and once its result is there: all parts are made again."""
