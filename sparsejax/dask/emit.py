@@ -215,12 +215,12 @@ class Emitter:
                 if home is not None:
                     self.homes[key] = home
             self.works[key] = sum(c.work for c in stage.choices) / stage.points
-            self.sizes[key] = sum(plan.values[v].bytes / max(plan.values[v].count, 1) for v in stage.outputs)
+            self.sizes[key] = sum(plan.values[v].block_bytes for v in stage.outputs)
             if len(stage.outputs) > 1:
                 for n, var in enumerate(stage.outputs):
                     own = (f"{names[var]}-part", *point) if var in lost else (names[var], *_place(plan, var, point))
                     self.graph[own] = self._task(own, tasks.pick, self._ref(key), n)
-                    self.sizes[own] = plan.values[var].bytes / max(plan.values[var].count, 1)
+                    self.sizes[own] = plan.values[var].block_bytes
                     if key in self.homes:
                         self.homes[own] = self.homes[key]
         for var in stage.outputs:
@@ -300,7 +300,7 @@ class Emitter:
             if key not in self.graph:
                 self.graph[key] = self._task(key, tasks.cut, self._ref(block), inner)
                 of = math.prod(max(c[k + 1] - c[k], 1) for c, (k, *_) in zip(source.cuts, chosen, strict=True))
-                self.sizes[key] = source.bytes / max(source.count, 1) * math.prod(b - a for a, b in inner) / of
+                self.sizes[key] = source.block_bytes * math.prod(b - a for a, b in inner) / of
             refs[at] = self._ref(key)
         grid = tuple(len(p) for p in parts)
         if len(refs) > 1 and source.aval.is_dense and grid[0] == len(source.cuts[0]) - 1 == math.prod(grid):

@@ -38,6 +38,11 @@ class Known:
         """The number of blocks."""
         return math.prod(len(c) - 1 for c in self.cuts)
 
+    @property
+    def block_bytes(self) -> float:
+        """Of one block, on average."""
+        return self.bytes / max(self.count, 1)
+
 
 def rate(eqn: Eqn, rule: Rule) -> float:
     """Nanoseconds of an operation of an equation.

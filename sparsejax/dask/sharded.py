@@ -117,10 +117,14 @@ class Sharded:
     # ------------------------------------------------------------------------------------------------ Dask's protocol
 
     def __dask_graph__(self) -> Mapping[Any, Any]:
-        gang = self.gang()
-        if gang is not None:
-            return places.annotated(gang.graph, {**self.homes, **gang.homes})  # type: ignore[no-any-return]
-        return places.annotated(self._graph, self.homes)  # type: ignore[no-any-return]
+        return self._tasks(self.gang())
+
+    def _tasks(self, gang: gangs.Gang | None) -> Mapping[Any, Any]:
+        graph = self._graph if gang is None else gang.graph
+        return places.annotated(graph, self._homes(gang))  # type: ignore[no-any-return]
+
+    def _homes(self, gang: gangs.Gang | None) -> places.Homes:
+        return self.homes if gang is None else {**self.homes, **gang.homes}
 
     def gang(self) -> gangs.Gang | None:
         """The gang that makes it on the current client's cluster; None where tasks are run apart."""
@@ -133,10 +137,16 @@ class Sharded:
         return [(self.name, *place) for place in self.blocks()]
 
     def __dask_keys__(self) -> list[Any]:
-        return self.apart_keys() if self.gang() is None else list(map(gangs.shown, self.apart_keys()))
+        return self._keys(self.gang())
+
+    def _keys(self, gang: gangs.Gang | None) -> list[Any]:
+        return self.apart_keys() if gang is None else list(map(gangs.shown, self.apart_keys()))
 
     def __dask_layers__(self) -> tuple[str, ...]:
-        return (self.name,) if self.gang() is None else gangs.shown((self.name,))
+        return self._layers(self.gang())
+
+    def _layers(self, gang: gangs.Gang | None) -> tuple[str, ...]:
+        return (self.name,) if gang is None else gangs.shown((self.name,))
 
     def __dask_tokenize__(self) -> Any:
         return "sparsejax.Sharded", self.name
@@ -155,19 +165,17 @@ class Sharded:
 
     def __dask_postpersist__(self) -> Any:
         current_client()
-        gang, (name,) = self.gang(), self.__dask_layers__()
-        homes = self.homes if gang is None else {**self.homes, **gang.homes}
-        return _persisted, (self.aval, self.cuts, name, self.counts, homes)
+        gang = self.gang()
+        return _persisted, (self.aval, self.cuts, *self._layers(gang), self.counts, self._homes(gang))
 
     def compute(self, **kwargs: Any) -> Array:
         """The whole array, here: workers send their blocks, and none of them holds all."""
         self._refuse_elsewhere(kwargs)
         client = None if kwargs else current_client()
         if client is not None and not client.asynchronous and _on_clients(_configured()):
-            ganged = self.gang() is not None
-            return _gathered(
-                _fetched(client, self.__dask_graph__(), self.__dask_keys__(), ganged), self.grid, self.aval
-            )
+            gang = self.gang()  # which asks the scheduler
+            blocks = _fetched(client, self._tasks(gang), self._keys(gang), gang is not None)
+            return _gathered(blocks, self.grid, self.aval)
         whole: Array = optional("dask", "dask").compute(self._here(kwargs), **kwargs)[0]
         return whole
 
@@ -408,10 +416,9 @@ def _fetched(client: Any, graph: Any, keys: list[Any], ganged: bool) -> list[Any
     rest = [key for key in keys if key not in futures]
     futures.update(zip(rest, client.get(graph, rest, sync=False) if rest else [], strict=True))
     made: list[Any] = []
-    kept = list(futures.values()) if ganged else []
+    taken = futures.__getitem__ if ganged else futures.pop  # and let go of
     for k in range(0, len(keys), BATCH):
-        made += client.gather([futures.pop(key) for key in keys[k : k + BATCH]])  # and let go of
-    kept.clear()
+        made += client.gather(list(map(taken, keys[k : k + BATCH])))
     return made
 
 

@@ -47,10 +47,8 @@ def loop_dtypes(op: str, avals: tuple[Aval, ...]) -> Signature:
     resolved = ufunc.resolve_dtypes((*wanted, None))
     made = [np.dtype(np.float32) if d == np.float16 else d for d in resolved]
     for aval, dtype in zip(avals, made, strict=False):
-        if aval.is_literal and aval.dtype.kind in "iu" and dtype.kind in "iu":
-            limits = np.iinfo(dtype)
-            if not limits.min <= aval.fill_value <= limits.max:
-                raise OverflowError(f"Python integer {aval.fill_value} out of bounds for {dtype}")
+        if aval.is_literal and aval.dtype.kind in "iu":
+            check_fits(int(aval.fill_value), dtype)
     return tuple(made[:-1]), made[-1]
 
 

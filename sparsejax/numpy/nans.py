@@ -12,10 +12,10 @@ from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import convert_element_type, elementwise, imag, real, strong, where
+from sparsejax.lax.extents import filled
 from sparsejax.lax.reduce import MOST, reduce
 from sparsejax.lax.structural import convert_format, normal_axes, reshape
 from sparsejax.numpy.arranging import take_along_axis
-from sparsejax.numpy.functions import own
 from sparsejax.numpy.reductions import cumsum
 from sparsejax.numpy.searching import argmax, argmin
 
@@ -152,7 +152,7 @@ def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """
     ordered, count, shape = ordered_lines(x, axis, keepdims)
     if not ordered.size:
-        return own(np.full(shape, np.nan, ordered.dtype))
+        return asarray(filled(shape, np.nan, ordered.dtype))
     low = elementwise("maximum", elementwise("floor_divide", elementwise("subtract", count, 1), 2), 0)
     high = elementwise("floor_divide", count, 2) if ordered.shape[0] > 1 else low
     first, second = take_along_axis(ordered, low, 0), take_along_axis(ordered, high, 0)

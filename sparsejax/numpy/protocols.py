@@ -40,8 +40,8 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 _RUNNING = {"multiply": "prod", "maximum": "max", "minimum": "min"}
 _IGNORED = {"order", "subok", "like", "casting", "overwrite_input", "check_finite"}
 """Arguments about memory, which has no order to choose here."""
-_ORDERED = {"reshape", "ravel"}
-"""Of which `order` says what entries follow each other, not where they lie."""
+_MEANT = {"can_cast": {"casting"}, "reshape": {"order"}, "ravel": {"order"}}
+"""Such arguments that say what the result is: of `reshape`, what entries follow each other."""
 _LIKE = {"asarray", "array"}
 """What makes arrays of sequences: called with `like=` one of ours they make NumPy's, which work with ours and can be written to."""
 _CONVERTING = {"atleast_1d", "atleast_2d", "atleast_3d"}
@@ -189,8 +189,7 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     _refuse_out(f"np.{name}", kwargs := dict(kwargs))
     if name in _LIKE and not any(isinstance(x, ArrayBase) for x in _leaves(args)):
         return func(*args, **kwargs)
-    ignored = _IGNORED - {"casting"} if name == "can_cast" else _IGNORED
-    ignored = ignored - {"order"} if name in _ORDERED else ignored
+    ignored = _IGNORED - _MEANT.get(name, set())
     clean = {k: v for k, v in kwargs.items() if v is not np._NoValue and k not in ignored}
     clean = {_RENAMED.get((name, k), k): v for k, v in clean.items() if k != "where" or v is not True}
     clean = {k: v for k, v in clean.items() if k != "initial" or v is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sparsejax.core.trace import Tracer
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import matmul
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.extents import filled
 from sparsejax.lax.indexing import scatter
 from sparsejax.lax.library.searching import histogram_counts
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
@@ -54,7 +56,8 @@ def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method
         found = [_interpolated(ordered, float(f) * (n - 1), method) for f in fractions.ravel()]
         made = reshape(concatenate_all([reshape(f, (1, *rest)) for f in found]), (*fractions.shape, *rest))
     else:
-        made = _gathered(convert_format(ordered, "dense"), fractions * (n - 1.0), method, rest)
+        dense = convert_format(ordered, "dense")
+        made = _picked(lambda k: take(dense, k, 0), fractions * (n - 1.0), method, len(rest))
     if x.dtype.kind == "f":
         broken = elementwise("isnan", convert_format(getitem(ordered, n - 1), "dense"))  # NaN is sorted last
         made = where(broken, np.nan, made)
@@ -99,29 +102,20 @@ def _between(first: Any, second: Any, weight: Any) -> Any:
     return elementwise("add", first, elementwise("multiply", gap, weight))
 
 
-def _gathered(ordered: Any, places: Any, method: str, rest: tuple[int, ...]) -> Any:
+def _picked(entry: Callable[[Any], Any], places: Any, method: str, rest: int = 0) -> Any:
+    """The quantiles at `places` between entries, of which `entry` gives those at integers, with so many more dimensions."""
     if method in ENTRIES:
-        return take(ordered, _nearby(places, method), 0)
+        rounded = elementwise({"lower": "floor", "higher": "ceil", "nearest": "rint"}[method], places)
+        return entry(convert_element_type(rounded, np.int64))
     low, high = elementwise("floor", places), elementwise("ceil", places)
-    first, second = (take(ordered, convert_element_type(k, np.int64), 0) for k in (low, high))
-    weight = _weight(method, places, low)
-    return _between(first, second, reshape(weight, (*weight.shape, *(1 for _ in rest))))
+    first, second = (entry(convert_element_type(k, np.int64)) for k in (low, high))
+    weight = places - low if method == "linear" else low * 0 + 0.5
+    return _between(first, second, reshape(weight, (*weight.shape, *[1] * rest)) if rest else weight)
 
 
 def percentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Array:
     """`numpy.percentile`: `quantile` of fractions in per cent."""
     return quantile(x, q / 100.0 if isinstance(q, Tracer) else np.true_divide(q, 100.0), axis, keepdims, method=method)
-
-
-def _weight(method: str, places: Any, low: Any) -> Any:
-    """How far from the entry before a place to the one after it a quantile lies."""
-    return places - low if method == "linear" else low * 0 + 0.5
-
-
-def _nearby(places: Any, method: str) -> Any:
-    """The entry that a quantile is."""
-    rounded = elementwise({"lower": "floor", "higher": "ceil", "nearest": "rint"}[method], places)
-    return convert_element_type(rounded, np.int64)
 
 
 def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Array:
@@ -140,7 +134,7 @@ def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, met
     last = elementwise("maximum", elementwise("subtract", count, 1), 0)
     fractions = asarray(q)
     if not ordered.size:
-        return own(np.full((*fractions.shape, *shape), np.nan, ordered.dtype))
+        return asarray(filled((*fractions.shape, *shape), np.nan, ordered.dtype))
     flat = reshape(fractions, (-1,))
     parts = [_at_fraction(ordered, last, flat[k], method) for k in range(flat.shape[0])]
     return reshape(concatenate_all(parts), (*fractions.shape, *shape))
@@ -148,12 +142,7 @@ def nanquantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, met
 
 def _at_fraction(ordered: Any, last: Any, fraction: Any, method: str) -> Any:
     """The entries at a fraction of the way from the first to the last of every column, each of which has its own last."""
-    places = elementwise("multiply", last, fraction)
-    if method in ENTRIES:
-        return take_along_axis(ordered, _nearby(places, method), 0)
-    low, high = elementwise("floor", places), elementwise("ceil", places)
-    first, second = (take_along_axis(ordered, convert_element_type(k, np.int64), 0) for k in (low, high))
-    return _between(first, second, _weight(method, places, low))
+    return _picked(lambda k: take_along_axis(ordered, k, 0), elementwise("multiply", last, fraction), method)
 
 
 def nanpercentile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method: str = "linear") -> Array:
