@@ -219,6 +219,8 @@ CHOICES: dict[str, dict[str, str]] = {
         "stored_values": "the places of one leader in lanes",
         "pairs": "the places of one leader, with two running sums",
         "unrolled": "the places of one leader, with four running sums, in lanes or in registers",
+        "positions": "the positions that several levels of one leader share, one by one, with the coordinates of all of these at once",
+        "segmented": "the same in lanes: sums of neighbours with equal coordinates, in a segmented scan",
         "gathered": "the places of one leader in masked lanes, other operands being gathered by the processor",
         "band": "the consecutive coordinates that all leaders have",
         "runs": "the ranges of coordinates in which no leader changes",

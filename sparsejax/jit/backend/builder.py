@@ -105,6 +105,10 @@ class Builder(ABC):
         """`pointer[index] = value`."""
 
     @abstractmethod
+    def scatter(self, pointer: Val, indices: Val, value: Val) -> None:
+        """`pointer[indices] = value`: as many lanes of it as are touched; places that occur twice get the later lane."""
+
+    @abstractmethod
     def store_past(self, pointer: Val, index: Val, value: Val) -> None:
         """The same past the caches: lanes that begin where a line does. What follows `fence` sees it."""
 

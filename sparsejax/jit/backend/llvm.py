@@ -145,16 +145,27 @@ class LLVMBuilder(Builder):
         return self._value(f"load {type}, ptr {address}, align {_alignment(type)}", type, name)
 
     def gather(self, pointer: Val, indices: Val, type: str, name: str = "t") -> Val:
-        lanes, scalar = lanes_of(type), scalar_of(type)
-        places = self._value(
-            f"getelementptr {scalar}, ptr {pointer.ref}, {indices.type} {indices.ref}", f"<{lanes} x ptr>", "a"
-        )
-        intrinsic = f"llvm.masked.gather.v{lanes}{_SHORT[scalar]}.v{lanes}p0"
-        flags = f"<{lanes} x i1>"
-        self._declared[intrinsic] = f"declare {type} @{intrinsic}({places.type}, i32, {flags}, {type})"
-        every = f"<{', '.join(['i1 true'] * lanes)}>" if self.mask is None else self.mask.ref
-        args = f"{places.type} {places.ref}, i32 {_alignment(type)}, {flags} {every}, {type} {_ones(type)}"
+        intrinsic, places = f"llvm.masked.gather.{_overload(type)}", self._places(pointer, indices, type)
+        self._declared[intrinsic] = f"declare {type} @{intrinsic}({places.type}, i32, {_flags(type)}, {type})"
+        args = f"{places.type} {places.ref}, i32 {_alignment(type)}, {self._touched(type)}, {type} {_ones(type)}"
         return self._value(f"call {type} @{intrinsic}({args})", type, name)
+
+    def scatter(self, pointer: Val, indices: Val, value: Val) -> None:
+        ref, type = value
+        intrinsic, places = f"llvm.masked.scatter.{_overload(type)}", self._places(pointer, indices, type)
+        self._declared[intrinsic] = f"declare void @{intrinsic}({type}, {places.type}, i32, {_flags(type)})"
+        args = f"{type} {ref}, {places.type} {places.ref}, i32 {_alignment(type)}, {self._touched(type)}"
+        self._emit(f"call void @{intrinsic}({args})")
+
+    def _places(self, pointer: Val, indices: Val, type: str) -> Val:
+        """The addresses of `pointer[indices]`."""
+        text = f"getelementptr {scalar_of(type)}, ptr {pointer.ref}, {indices.type} {indices.ref}"
+        return self._value(text, f"<{lanes_of(type)} x ptr>", "a")
+
+    def _touched(self, type: str) -> str:
+        """The argument that says which lanes are touched."""
+        every = f"<{', '.join(['i1 true'] * lanes_of(type))}>" if self.mask is None else self.mask.ref
+        return f"{_flags(type)} {every}"
 
     def store(self, pointer: Val, index: Val, value: Val) -> None:
         ref, type = value
@@ -402,6 +413,16 @@ class LLVMBuilder(Builder):
 def _symbol(name: str) -> str:
     """The name as LLVM may write it: other characters by their code points."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f".{ord(c):x}." for c in name)
+
+
+def _overload(type: str) -> str:
+    """The types in the names of intrinsics that gather and scatter vectors."""
+    return f"v{lanes_of(type)}{_SHORT[scalar_of(type)]}.v{lanes_of(type)}p0"
+
+
+def _flags(type: str) -> str:
+    """The type of truth values for the lanes of a vector."""
+    return f"<{lanes_of(type)} x i1>"
 
 
 def _ones(type: str) -> str:

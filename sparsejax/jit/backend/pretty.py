@@ -91,6 +91,10 @@ class PrettyBuilder(Builder):
     def store(self, pointer: Val, index: Val, value: Val) -> None:
         self._line(f"{pointer.ref}[{self._range(index, value.type)}] = {value.ref}")
 
+    def scatter(self, pointer: Val, indices: Val, value: Val) -> None:
+        inside = "" if self.mask is None else f" {self.mask.ref}"
+        self._line(f"{pointer.ref}[{indices.ref}{inside}] = {value.ref}")
+
     def store_past(self, pointer: Val, index: Val, value: Val) -> None:
         self._line(f"{pointer.ref}[{self._range(index, value.type)}] = {value.ref}, past the caches")
 

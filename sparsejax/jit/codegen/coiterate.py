@@ -19,9 +19,11 @@ from sparsejax.jit.codegen.loops import (
     groups,
     independent,
     merge,
+    positions,
     reduce,
     row_blocks,
     row_tiles,
+    segmented,
     stored_values,
     unions,
     unroll_and_jam,
@@ -92,6 +94,10 @@ def _emit(loop: Loop, shape: str) -> None:
             reduce.walk(loop, key, walker)
         case "gathered", [walker]:
             reduce.gathered(loop, key, walker)
+        case "positions", [walker]:
+            positions.walk(loop, walker)
+        case "segmented", [walker]:
+            segmented.walk(loop, walker)
         case "consecutive", [walker]:
             consecutive.walk(loop, key, walker)
         case "groups", [walker]:

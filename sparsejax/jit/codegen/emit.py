@@ -88,6 +88,11 @@ def gather(b: Builder, pointer: Val, positions: Val, dtype: DType, name: str = "
     return Num(dtype, (b.gather(pointer, positions, vector_of(memory_type(dtype), lanes_of(positions.type)), name),))
 
 
+def scatter(b: Builder, pointer: Val, positions: Val, value: Num) -> None:
+    """Write `value` at `pointer[positions]`; of a real type of four or eight bytes."""
+    b.scatter(pointer, positions, value.val)
+
+
 def store(b: Builder, pointer: Val, position: Val, value: Num) -> None:
     """Write `value` at `pointer[position]`."""
     if value.kind == "c":

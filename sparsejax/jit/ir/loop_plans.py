@@ -130,6 +130,22 @@ class RowStages:
 
 
 @dataclass(frozen=True)
+class PositionWalk:
+    """Loops over the levels of `leader` from `level` on that share positions, walked as one (`rewrite/position_walks`): `stmt` at every position. Where
+    `where` is between the loops, the coordinates of a segment are those of the first `rows` variables."""
+
+    leader: cin.Access
+    level: int
+    vars: tuple[cin.IndexVar, ...]
+    stmt: cin.Stmt
+    where: cin.Where | None = None
+    rows: int = 0
+
+    def __str__(self) -> str:
+        return f"over {', '.join(map(str, self.vars))}"
+
+
+@dataclass(frozen=True)
 class LoopPlan:
     """How one loop runs. `shape`, `range`, `tail` and `prefetch` are alternatives of the choices of these names (`alternatives`)."""
 
@@ -153,6 +169,8 @@ class LoopPlan:
     blocks: RowSums | RowStages | None = None
     rows: int = 0
     """How many coordinates make a block, of a loop that runs in blocks."""
+    walk: PositionWalk | None = None
+    """The loops that are one with this one, of a walk over positions."""
     unordered: cin.Tensor | None = None
     """An operand that would have to be walked in order and has none: it is converted first (`legalize`)."""
 
@@ -165,6 +183,8 @@ class LoopPlan:
         )
         if self.shape in ("range", "band", "runs", "gaps", "overwrite"):
             how.append(f"in {self.range}" if self.range != "once" else "at once")
+        if self.walk is not None:
+            how[0] += f" {self.walk}"
         if self.rows:
             how.append(f"blocks of {self.rows}")
         if self.tail != "scalar":

@@ -25,9 +25,9 @@ from dataclasses import replace
 import numpy as np
 
 from sparsejax.jit.ir import choices, cin, policies, simplify
-from sparsejax.jit.ir.loop_plans import Leaders, LoopKey, LoopPlan, LoopPlans, Walk
+from sparsejax.jit.ir.loop_plans import Leaders, LoopKey, LoopPlan, LoopPlans, PositionWalk, Walk
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.rewrite import loop_shapes, masked_inserts, row_bodies
+from sparsejax.jit.rewrite import loop_shapes, masked_inserts, position_walks, row_bodies
 from sparsejax.jit.rewrite.loop_shapes import Loop, State
 
 EVERYWHERE: Leaders = frozenset()
@@ -151,10 +151,20 @@ class _Iteration:
         if searched and not _any_order(loop):
             plan = replace(plan, unordered=searched[0].tensor)
         self.plans[key] = plan
+        if plan.walk is not None:
+            self._at_positions(plan.walk, state)
+            return
         for left, here in bodies:
             self.visit(left, var, here)
             if plan.shape == "summed_rows":
                 self.visit(left, var, here._replace(scalar_sums=True))
+
+    def _at_positions(self, walk: PositionWalk, state: State) -> None:
+        """What is left to do at every position of a walk."""
+        if walk.where is None:
+            state = state.at({walk.leader: walk.level + len(walk.vars)})
+            state = state._replace(bound=state.bound | set(walk.vars))
+            self.emit(walk.stmt, self.resolved(state, walk.stmt))
 
     def visit(self, stmt: cin.Stmt, var: cin.IndexVar, state: State) -> None:
         """The body of a loop at one coordinate."""
@@ -217,7 +227,10 @@ def _shaped(loop: Loop, plan: LoopPlan) -> LoopPlan:
     if EVERYWHERE in loop.cases:
         return _everywhere(loop, plan)
     legal, cheapest = _alternatives(loop, needed)
-    shape = choices.pick("loop_shape", legal, cheapest)
+    over = position_walks.found(loop, needed[0]) if len(needed) == 1 else {}
+    shape = choices.pick("loop_shape", [*over, *legal], position_walks.best(loop, over, cheapest))
+    if shape in over:
+        return replace(plan, shape=shape, walk=over[shape])
     plan = replace(plan, shape=shape, copies=loop_shapes.copies(loop, needed[0], shape))
     if shape in ("entries", "consecutive", "groups", "pairs", "gathered", "side_by_side", "row_tiles", "stored_values"):
         plan = replace(plan, prefetch=loop_shapes.prefetches(loop, needed[0], shape))
