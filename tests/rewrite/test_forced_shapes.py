@@ -91,6 +91,8 @@ PROGRAMS = {
         (stored(NAMES, "(d,d,c)@(0,1,0)/(32,1)"), V, WEIGHTS),
         lambda: sum((NAMES[:, z, None] > 0) * (V[NAMES[:, z]] @ WEIGHTS[z]) for z in range(5)),
     ),
+    "triplets": (lambda A, x: A @ x, (stored(A, "coo"), VECTOR), lambda: A @ VECTOR),
+    "columns of triplets": (lambda A, V: A.T @ V, (stored(A, "coo"), U), lambda: A.T @ U),
     "dense sums": (lambda U: U.sum(axis=1) * 1.0, (U,), lambda: U.sum(1)),
 }
 SHAPES = [
@@ -114,6 +116,8 @@ SHAPES = [
     *[("columns in groups", s) for s in ("groups", "entries")],
     *[("gathered rows", s) for s in ("row_tiles", "entries", "merge")],
     *[("scattered rows", s) for s in ("consecutive", "entries", "merge")],
+    *[("triplets", s) for s in ("positions", "entries", "merge")],
+    *[("columns of triplets", s) for s in ("positions", "entries", "merge")],
     ("eight terms", "independent"),
 ]
 MASKED = [
@@ -122,6 +126,7 @@ MASKED = [
     ("product", "summed_rows"),
     ("sums", "summed_rows"),
     ("sums", "gathered"),
+    ("triplets", "segmented"),
 ]
 FINER = [
     *[("product", f"loop_shape=unrolled, tail={t}") for t in ("masked", "scalar")],

@@ -23,6 +23,7 @@ others, 2020); segmented scans: G. E. Blelloch, "Prefix Sums and Their Applicati
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from sparsejax.jit.backend import host
@@ -32,9 +33,10 @@ from sparsejax.jit.rewrite import loop_shapes, summation
 from sparsejax.jit.rewrite.loop_shapes import GATHERED, Loop
 from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes
 
-SCANNED = 64.0
-"""Positions of a segment, on average, below which a scan in lanes is faster than sums of segment after segment: of 1, 3, 5, 10 and 50 entries 0.51, 0.32,
-0.43, 0.60 and 0.98 of the time (200,000 entries in memory order, a C program; Granite Rapids)."""
+SCANNED = {False: 48.0, True: 96.0}
+"""Positions of a segment, on average, below which a scan in lanes is faster than sums of segment after segment, of few positions and of many, the lengths of
+whose segments no processor remembers. Of 1, 3, 5 and 10 it takes 0.51, 0.32, 0.43 and 0.60 of the time (200,000 positions, a C program; Granite Rapids), of 50
+from 0.8 (200,000, `A @ x`) to 1.08 (50,000)."""
 IN_PLACE = 12.0
 """The same of accumulating in the result: 0.52, 0.37, 0.46, 0.79 and 1.95 of the time; nothing is left to hoist out of inner loops."""
 PLAIN = 32.0
@@ -70,7 +72,8 @@ def _pays(loop: Loop, shape: str, walk: PositionWalk) -> bool:
         return False  # positions of a segment may be few
     mean = _mean(loop, walk)
     if shape == "segmented":
-        return host.has_gathers() and mean < SCANNED
+        place = (walk.leader.tensor.name, walk.level + len(walk.vars) - 1)
+        return host.has_gathers() and mean < SCANNED[place in loop.program.many]
     if walk.where is not None:
         return mean < IN_PLACE
     return isinstance(walk.stmt, cin.Assign) and walk.stmt.lhs.tensor.policy != "scalar" and mean < PLAIN
@@ -80,7 +83,7 @@ def _mean(loop: Loop, walk: PositionWalk) -> float:
     """How many positions have the coordinates of a segment, on average, or those of the first level; many where nobody knows."""
     mean = 1.0
     for level in range(walk.level + (walk.rows or 1), walk.level + len(walk.vars)):
-        mean *= loop.program.lengths.get((walk.leader.tensor.name, level), SCANNED)
+        mean *= loop.program.lengths.get((walk.leader.tensor.name, level), math.inf)
     return mean
 
 
@@ -187,5 +190,4 @@ def _readable(walk: PositionWalk, access: cin.Access) -> bool:
         return walk.level + len(walk.vars) == len(access.indices)
     if access.computed:
         return len(access.indices) == 1 and not access.entries and cin.beside(access, (walk.leader,))
-    plain = all(isinstance(ix, cin.IndexVar) for ix in access.indices)
-    return plain and access.tensor.format.full and access.dtype.itemsize in GATHERED
+    return cin.are_variables(access.indices) and access.tensor.format.full and access.dtype.itemsize in GATHERED

@@ -20,13 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.types import lanes_of, scalar_of
-from sparsejax.jit.codegen import emit, register_tiles, vectors
+from sparsejax.jit.backend.types import vector_of
+from sparsejax.jit.codegen import emit, register_tiles
 from sparsejax.jit.codegen.loops import positions
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import DenseArea, Input
 from sparsejax.jit.ir import cin, operators
-from sparsejax.jit.ir.loop_plans import PositionWalk
 from sparsejax.jit.rewrite import summation
 
 Place = Callable[[Sequence[Val]], Val]
@@ -34,84 +33,172 @@ Place = Callable[[Sequence[Val]], Val]
 
 
 def walk(loop: Loop, walker: Walker) -> None:
-    """The places of `walker` in lanes, and what becomes of each sum where its segment ends."""
-    b, context, found, segment = loop.b, loop.context, loop.plan.walk, walker.segment
-    assert found is not None and found.where is not None
-    stmt, used = found.stmt, found.where.consumer
-    assert isinstance(stmt, cin.Assign) and isinstance(used, cin.Assign)
-    tensor, op = stmt.lhs.tensor, stmt.op or ""
-    dtype = summation.wide(tensor.dtype) if summation.is_sum(stmt, tensor) else tensor.dtype
-    sizes = (dtype.itemsize, *(a.dtype.itemsize for a in (stmt.lhs, used.lhs, *cin.accesses(stmt.rhs))))
-    count = register_tiles.VECTOR_BYTES // max(sizes)
-    around, varies = context.resolve(loop.env, stmt), set(found.vars)
-    once = _once(loop, stmt, varies, count)
-    outside = _once(loop, used, varies, count)
-    read = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if varies & set(cin.bound_by(a))]
-    gathered = {a: _placed(loop, found, a, stmt, count) for a in read if a != found.leader and not a.computed}
-    target = _placed(loop, found, used.lhs, used, count)
-    identity = emit.constant(b, operators.get(op).identity(dtype), dtype)
-    total = [b.var("total", part) for part in emit.splat(b, identity, count).parts]
-    before = [b.var("row", b.splat(b.const(_crd_type(loop, found, k), -1), count)) for k in range(found.rows)]
-    with b.for_(b.and_(segment.lo, b.i64(-count)), segment.hi, "p", count) as place:
-        inside = b.below(count, b.sub(segment.hi, place))
-        behind = b.below(count, b.sub(segment.lo, place))
-        inside = b.named("inside", b.and_(inside, b.binary("xor", behind, b.splat(b.const("i1", 1), count))))
+    """The places of `walker` in lanes: those of the first vector and of the last ones under masks, of all between without."""
+    b, segment, scan = loop.b, walker.segment, _Scan(loop, walker)
+    present = b.var("p", b.and_(segment.lo, b.i64(-scan.count)))
+    end = b.named("end", b.sub(segment.hi, scan.count))
+    with b.while_(lambda: b.lt(b.get(present), segment.hi)):
+        scan.some(b.get(present))
+        b.increment(present, scan.count)
+        with b.while_(lambda: b.lt(b.get(present), end)):
+            scan.whole(b.get(present))
+            b.increment(present, scan.count)
+
+
+class _Scan:
+    """Sums of segments in lanes, and the last of them, which goes on in the next vector."""
+
+    def __init__(self, loop: Loop, walker: Walker) -> None:
+        b, context, found = loop.b, loop.context, loop.plan.walk
+        assert found is not None and found.where is not None
+        stmt, used, operand = found.stmt, found.where.consumer, context.operands[found.leader.tensor.name]
+        assert isinstance(stmt, cin.Assign) and isinstance(used, cin.Assign) and isinstance(operand, Input)
+        self.loop, self.found, self.segment, self.operand = loop, found, walker.segment, operand
+        self.stmt, self.used, self.op, tensor = stmt, used, stmt.op or "", stmt.lhs.tensor
+        self.dtype = summation.wide(tensor.dtype) if summation.is_sum(stmt, tensor) else tensor.dtype
+        sizes = (self.dtype.itemsize, *(a.dtype.itemsize for a in (stmt.lhs, used.lhs, *cin.accesses(stmt.rhs))))
+        self.count = register_tiles.VECTOR_BYTES // max(sizes)
+        self.around = context.resolve(loop.env, stmt)
+        self.once, self.outside = self._once(stmt), self._once(used)
+        self.read = [a for a in dict.fromkeys(cin.accesses(stmt.rhs)) if self._changes(a)]
+        self.gathered = {a: self._placed(a, stmt) for a in self.read if a != found.leader and not a.computed}
+        self.target = self._placed(used.lhs, used)
+        self.nothing = emit.constant(b, operators.get(self.op).identity(self.dtype), self.dtype)
+        self.total = [b.var("total", part) for part in emit.splat(b, self.nothing, self.count).parts]
+        """The last sum of the vector before, in every lane."""
+
+    def some(self, place: Val) -> None:
+        """The lanes of a vector that are inside of the walk."""
+        b, lo, hi = self.loop.b, self.segment.lo, self.segment.hi
+        left, first = b.named("left", b.sub(hi, place)), b.named("first", b.max(b.sub(lo, place), b.i64(0)))
+        inside = b.named("inside", b.and_(b.below(self.count, left), self._from(first)))
+
+        def above(step: int) -> Val:
+            return b.named("above", b.and_(inside, self._from(b.add(first, step))))
+
+        more = b.named("more", b.and_(inside, b.below(self.count, b.sub(left, 1))))
+        self._visit(place, b.max(b.sub(place, 1), lo), inside, more, above)
+
+    def whole(self, place: Val) -> None:
+        """A vector of places, with others before and behind."""
+        b = self.loop.b
+        self._visit(place, b.sub(place, 1), None, None, lambda step: self._from(b.i64(step)))
+
+    def _visit(
+        self, place: Val, before: Val, inside: Val | None, more: Val | None, above: Callable[[int], Val]
+    ) -> None:
+        """The lanes of a vector that are `inside`, of which those have `more` behind them; `above` tells which have so many before them in the
+        vector, and `before` is a place with the coordinates before it, if there are any."""
+        b, tensor = self.loop.b, self.stmt.lhs.tensor
         with b.under(inside):
-            own = [_loaded(loop, found, k, place, count) for k in range(len(found.vars))]
-            wide = [b.convert("sext", c, f"<{count} x i64>") for c in own]
-            known: dict[cin.Expr, emit.Num] = dict(once)
-            for access in read:
-                operand = context.operands[access.tensor.name]
-                if access in gathered:
-                    assert isinstance(operand, Input | DenseArea)
-                    where = gathered[access](wide)
-                    known[access] = emit.gather(b, operand.vals, where, access.dtype, access.tensor.name.lower())
-                else:
-                    known[access] = operand.leaf(b, place, count)
-            value = vectors.kept(b, stmt, context.value(stmt.rhs, around, count, known), count)
-            value = _named(b, "term", value)
-        rows = own[: found.rows]
-        value = _scanned(b, op, emit.cast(b, value, dtype), rows)
-        carried = emit.Num(dtype, tuple(map(b.get, total)))
-        value = _onto(b, op, carried, value, _equal(b, rows, [b.get(var) for var in before]))
-        for var, part in zip((*before, *total), (*rows, *value.parts), strict=True):
-            b.set(var, b.shuffle(part, part, [count - 1] * count))
-        more = b.named("more", b.below(count, b.sub(b.sub(segment.hi, place), 1)))
-        with b.under(b.and_(inside, more)):
-            later = [_loaded(loop, found, k, b.add(place, 1), count) for k in range(found.rows)]
-        on = b.and_(_equal(b, rows, later), more)
-        last = b.named("last", b.and_(inside, b.binary("xor", on, b.splat(b.const("i1", 1), count))))
-        with b.under(last):
-            _write(loop, used, {**outside, stmt.lhs: emit.cast(b, value, tensor.dtype)}, target(wide), count)
+            own = [self._loaded(k, place) for k in range(len(self.found.vars))]
+            at = [b.convert("sext", c, f"<{self.count} x i64>") for c in own]
+            value = _named(b, "term", self._term(place, at))
+        rows = own[: self.found.rows]
+        step = 1
+        while step < self.count:
+            there = above(step)
+            with b.under(None if inside is None else there):
+                others = [self._loaded(k, b.sub(place, step)) for k in range(self.found.rows)]
+            lanes = [max(lane - step, 0) for lane in range(self.count)]
+            earlier = emit.Num(value.dtype, tuple(b.shuffle(part, part, lanes) for part in value.parts))
+            value = self._onto(earlier, value, b.and_(there, _equal(b, rows, others)))
+            step *= 2
+        last = [self._loaded(k, before, 1) for k in range(self.found.rows)]
+        on = _equal(b, rows, [b.splat(row, self.count) for row in last])
+        value = self._onto(emit.Num(value.dtype, tuple(map(b.get, self.total))), value, on)
+        for var, part in zip(self.total, value.parts, strict=True):
+            b.set(var, b.shuffle(part, part, [self.count - 1] * self.count))
+        with b.under(more):
+            later = [self._loaded(k, b.add(place, 1)) for k in range(self.found.rows)]
+        goes_on = _equal(b, rows, later)
+        if inside is not None and more is not None:
+            goes_on = b.and_(goes_on, more)
+        ends = b.binary("xor", goes_on, b.splat(b.const("i1", 1), self.count))
+        with b.under(b.named("ends", ends if inside is None else b.and_(inside, ends))):
+            self._write(emit.cast(b, value, tensor.dtype), self.target(at))
 
+    def _term(self, place: Val, at: Sequence[Val]) -> emit.Num:
+        """What is summed up, at coordinates; the identity in lanes that the mask leaves out."""
+        b, context, known = self.loop.b, self.loop.context, dict(self.once)
+        for access in self.read:
+            operand = context.operands[access.tensor.name]
+            if access in self.gathered:
+                assert isinstance(operand, Input | DenseArea)
+                places, name = self.gathered[access](at), access.tensor.name.lower()
+                known[access] = emit.gather(b, operand.vals, places, access.dtype, name)
+            else:
+                known[access] = operand.leaf(b, place, self.count)
+        value = emit.cast(b, context.value(self.stmt.rhs, self.around, self.count, known), self.dtype)
+        if self.dtype.kind == "f" and self.op == "add":  # a sum of negative zeros is a positive one
+            value = emit.apply(b, self.op, [value, emit.splat(b, self.nothing, self.count)], self.dtype)
+        if b.mask is None:
+            return value
+        return emit.choose(b, b.mask, value, emit.splat(b, self.nothing, self.count))
 
-def _once(loop: Loop, stmt: cin.Assign, varies: set[cin.IndexVar], count: int) -> dict[cin.Expr, emit.Num]:
-    """What `stmt` reads that is the same at all positions, in every lane."""
-    env = loop.context.resolve(loop.env, stmt)
-    same = cin.largest(stmt.rhs, lambda a: not _changes(loop, a, varies))
-    return {e: emit.splat(loop.b, loop.context.value(e, env), count) for e in dict.fromkeys(same)}
+    def _onto(self, earlier: emit.Num, value: emit.Num, where: Val) -> emit.Num:
+        """`value`, in some lanes with what is `earlier` before it."""
+        b = self.loop.b
+        both = emit.apply(b, self.op, [earlier, value], value.dtype)
+        return _named(b, "sum", emit.choose(b, where, both, value))
 
+    def _write(self, value: emit.Num, places: Val) -> None:
+        """Write what becomes of sums at places that differ, in the lanes that end a segment."""
+        b, context, stmt, tensor = self.loop.b, self.loop.context, self.used, self.used.lhs.tensor
+        known = {**self.outside, self.stmt.lhs: value}
+        value = emit.cast(b, context.value(stmt.rhs, self.loop.env, self.count, known), tensor.dtype)
+        area = context.operands.get(tensor.name)
+        pointer = area.vals if isinstance(area, DenseArea) else context.output.vals(b)
+        if stmt.op is not None:
+            old = emit.gather(b, pointer, places, tensor.dtype, tensor.name)
+            value = emit.apply(b, stmt.op, [old, value], tensor.dtype)
+        emit.scatter(b, pointer, places, value)
 
-def _changes(loop: Loop, access: cin.Access, varies: set[cin.IndexVar]) -> bool:
-    """Whether an access reads something else from one position to another: with other coordinates, or the sum of a segment."""
-    inside = access.tensor.policy == "scalar" and access.tensor.name not in loop.env.registers
-    return inside or bool(varies & set(cin.bound_by(access)))
+    def _from(self, first: Val) -> Val:
+        """The lanes from number `first` on."""
+        b = self.loop.b
+        return b.binary("xor", b.below(self.count, first), b.splat(b.const("i1", 1), self.count))
 
+    def _loaded(self, number: int, place: Val, lanes: int = 0) -> Val:
+        """The coordinates of one of the levels at a vector of places, or at one."""
+        crd, name = self.operand.buffers[self.found.level + number]["crd"], self.found.vars[number].name
+        return self.loop.b.load(crd.pointer, place, vector_of(crd.type, lanes or self.count), name)
 
-def _crd_type(loop: Loop, found: PositionWalk, number: int) -> str:
-    return _operand(loop, found).buffers[found.level + number]["crd"].type
+    def _changes(self, access: cin.Access) -> bool:
+        """Whether an access reads something else from one position to another: with other coordinates, or the sum of a segment."""
+        varies = set(self.found.vars) & set(cin.bound_by(access))
+        return bool(varies) or access == self.stmt.lhs
 
+    def _once(self, stmt: cin.Assign) -> dict[cin.Expr, emit.Num]:
+        """What `stmt` reads that is the same at all positions, in every lane."""
+        env = self.loop.context.resolve(self.loop.env, stmt)
+        same = dict.fromkeys(cin.largest(stmt.rhs, lambda a: not self._changes(a)))
+        return {e: emit.splat(self.loop.b, self.loop.context.value(e, env), self.count) for e in same}
 
-def _operand(loop: Loop, found: PositionWalk) -> Input:
-    operand = loop.context.operands[found.leader.tensor.name]
-    assert isinstance(operand, Input)
-    return operand
+    def _placed(self, access: cin.Access, stmt: cin.Stmt) -> Place:
+        """Where a dense array has what is at some coordinates: its positions grow evenly with each of them."""
+        b, loop, found, count = self.loop.b, self.loop, self.found, self.count
 
+        def at(number: int) -> Val:
+            """The position where all coordinates are zero but one, which is one."""
+            coordinates = [b.i64(int(k == number)) for k in range(len(found.vars))]
+            env = positions.at(loop.env, found, b.i64(0), coordinates)
+            return loop.context.resolve(env, stmt).cursors[access].pos
 
-def _loaded(loop: Loop, found: PositionWalk, number: int, place: Val, count: int) -> Val:
-    """The coordinates of one of the levels at so many places."""
-    crd = _operand(loop, found).buffers[found.level + number]["crd"]
-    return loop.b.load(crd.pointer, place, f"<{count} x {crd.type}>", found.vars[number].name)
+        first = at(-1)
+        changing = [k for k, v in enumerate(found.vars) if v in cin.bound_by(access)]
+        second = [at(k) for k in changing]
+        if first.ref == "0" and [p.ref for p in second] == ["1"]:
+            return lambda coordinates: coordinates[changing[0]]
+        start, steps = b.splat(first, count), [b.splat(b.sub(p, first), count) for p in second]
+
+        def place(coordinates: Sequence[Val]) -> Val:
+            made = start
+            for k, step in zip(changing, steps, strict=True):
+                made = b.binary("add", made, b.binary("mul", step, coordinates[k]))
+            return made
+
+        return place
 
 
 def _equal(b: Builder, rows: Sequence[Val], others: Sequence[Val]) -> Val:
@@ -122,64 +209,5 @@ def _equal(b: Builder, rows: Sequence[Val], others: Sequence[Val]) -> Val:
     return made
 
 
-def _scanned(b: Builder, op: str, value: emit.Num, rows: Sequence[Val]) -> emit.Num:
-    """In every lane, the sum of those up to it that have the same coordinates, which are in order."""
-    count, step = lanes_of(rows[0].type), 1
-    while step < count:
-        lanes = [max(lane - step, 0) for lane in range(count)]
-        nobody = [b.splat(b.const(scalar_of(row.type), -1), count) for row in rows]
-        moved = [
-            b.shuffle(none, row, [lane if lane < step else count + lane - step for lane in range(count)])
-            for none, row in zip(nobody, rows, strict=True)
-        ]
-        below = emit.Num(value.dtype, tuple(b.shuffle(part, part, lanes) for part in value.parts))
-        value = _onto(b, op, below, value, _equal(b, rows, moved))
-        step *= 2
-    return value
-
-
-def _onto(b: Builder, op: str, earlier: emit.Num, value: emit.Num, where: Val) -> emit.Num:
-    """`value`, in some lanes with what is `earlier` before it."""
-    return _named(b, "sum", emit.choose(b, where, emit.apply(b, op, [earlier, value], value.dtype), value))
-
-
 def _named(b: Builder, name: str, value: emit.Num) -> emit.Num:
     return emit.Num(value.dtype, tuple(b.named(name, part) for part in value.parts))
-
-
-def _placed(loop: Loop, found: PositionWalk, access: cin.Access, stmt: cin.Stmt, count: int) -> Place:
-    """Where a dense array has what is at some coordinates: its positions grow evenly with each of them."""
-    b = loop.b
-
-    def at(number: int) -> Val:
-        """The position where all coordinates are zero but one, which is one."""
-        coordinates = [b.i64(int(k == number)) for k in range(len(found.vars))]
-        env = positions.at(loop.env, found, b.i64(0), coordinates)
-        return loop.context.resolve(env, stmt).cursors[access].pos
-
-    first = at(-1)
-    changing = [k for k, v in enumerate(found.vars) if v in cin.bound_by(access)]
-    second = [at(k) for k in changing]
-    if first.ref == "0" and [p.ref for p in second] == ["1"]:
-        return lambda coordinates: coordinates[changing[0]]
-    start, steps = b.splat(first, count), [b.splat(b.sub(p, first), count) for p in second]
-
-    def place(coordinates: Sequence[Val]) -> Val:
-        made = start
-        for k, step in zip(changing, steps, strict=True):
-            made = b.binary("add", made, b.binary("mul", step, coordinates[k]))
-        return made
-
-    return place
-
-
-def _write(loop: Loop, stmt: cin.Assign, known: dict[cin.Expr, emit.Num], places: Val, count: int) -> None:
-    """Write what `stmt` makes of what is `known` at places that differ, in the lanes that end a segment."""
-    b, context, tensor = loop.b, loop.context, stmt.lhs.tensor
-    value = emit.cast(b, context.value(stmt.rhs, loop.env, count, known), tensor.dtype)
-    area = context.operands.get(tensor.name)
-    pointer = area.vals if isinstance(area, DenseArea) else context.output.vals(b)
-    if stmt.op is not None:
-        old = emit.gather(b, pointer, places, tensor.dtype, tensor.name)
-        value = emit.apply(b, stmt.op, [old, value], tensor.dtype)
-    emit.scatter(b, pointer, places, value)
