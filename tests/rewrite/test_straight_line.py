@@ -4,6 +4,7 @@
 import itertools
 import pickle
 import random
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from sparsejax.jit.schedule import schedules
 from tests import interpret
 from tests.fuzz.levels import INPUTS, random_format
 from tests.golden import kernels as golden
+from tests.prices import priced
 from tests.rewrite import written_out
 
 STATIC = "constants=static"
@@ -553,6 +555,60 @@ def test_strips_are_as_wide_as_what_one_loop_adds_to_leaves_room_for(columns, dt
         wide = any(f"step {n * lanes}:" in text for n in (2, 4))
         assert wide == (columns >= 2 * lanes), text
     plan_cache.forget()
+
+
+def per_sample(batch=13, columns=33, dtype="f4", deep=20):
+    """A constant with seven sums that read one matrix, and operands with a matrix for every sample."""
+    dense = np.zeros((3, 8, 4, 8), dtype)
+    for k in range(7):
+        dense[1, k, k % 4, k] = k + 1
+    dense[0, 0, 0, 7], dense[2, 1, 1, 7], dense[2, 2, 1, 7] = 1, 2, 3
+    rng = np.random.default_rng(columns)
+    X, Y, W = (rng.integers(-3, 4, s).astype(dtype) for s in ((batch, 8, deep), (batch, 4), (batch, 3, deep, columns)))
+    return sj.array(dense, format="coo"), (X, Y, W), np.einsum("pijk,biu,bj,bpuw->bkw", dense, X, Y, W)
+
+
+def text_of(C, arrays, kind):
+    f = sj.jit(lambda X, Y, W: sj.insum(PRODUCT.replace("W[", "W[b,"), C=C, X=X, Y=Y, W=W))
+    return f.lower(*arrays).as_text(kind), f(*arrays)
+
+
+@pytest.mark.parametrize("columns", [1, 16, 33, 64, 70])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i4"])
+@pytest.mark.parametrize("masks", [False, True], ids=["plain", "masks"])
+def test_matrices_of_samples_are_fetched_ahead(columns, dtype, masks):
+    """Behind the last row nothing lies: what is fetched there is not read."""
+    with golden.processor(masks), sj.config.using(choose=f"prefetch=ahead,{STATIC}"):
+        plan_cache.forget()
+        C, arrays, expected = per_sample(columns=columns, dtype=dtype)
+        np.testing.assert_array_equal(text_of(C, arrays, "cin")[1].todense(), expected)
+    plan_cache.forget()
+
+
+@pytest.mark.parametrize(("cache", "ahead"), [(4 << 10, True), (1 << 20, False)])
+def test_matrices_that_the_second_cache_does_not_hold_are_fetched_ahead(cache, ahead):
+    """13 * 3 matrices of 20 x 64 numbers, 200 kB; a matrix that all samples share is read again and again, and is not."""
+    C, (X, Y, W), _ = per_sample(columns=64)
+    with priced(caches=(1 << 10, cache, 1 << 22)), sj.config.using(choose=STATIC):
+        plan_cache.forget()
+        text, _ = text_of(C, (X, Y, W), "cin")
+        assert ("in steps, prefetch" in text) == ahead
+        shared = sj.jit(lambda X, Y, W: sj.insum(PRODUCT, C=C, X=X, Y=Y, W=W)).lower(X, Y, W[0]).as_text("cin")
+        assert "in steps, prefetch" not in shared
+    plan_cache.forget()
+
+
+def test_matrices_of_samples_are_read_once_and_in_order():
+    """Seven sums that read one matrix run at once where there are 32 registers; of the pieces that read others, the one whose matrix comes first is first."""
+    with golden.processor(True), sj.config.using(choose=STATIC):
+        plan_cache.forget()
+        C, arrays, _ = per_sample()
+        text, _ = text_of(C, arrays, "cin")
+    plan_cache.forget()
+    loops = re.findall(r"forall \w+   # range[^\n]*\n((?:\s+t\d\[\] \+= [^\n]*\n)+)", text)
+    read = [set(re.findall(r"[A-Z]\w*\[\w+,(\d),\w+,\w+\]", loop)) for loop in loops]
+    assert [int(min(matrices)) for matrices in read] == [0, 1, 2], text
+    assert loops[1].count("+=") == 7
 
 
 # ------------------------------------------------------------------------------------------------------------ texts

@@ -82,8 +82,8 @@ def check(b: Builder, pointer: Val) -> None:
         b.fail(OUT_OF_MEMORY)
 
 
-def prefetch(b: Builder, pointer: Val, position: Val, size: int, written: bool = False) -> None:
-    """Ask for the cache line of `pointer[position]`, an element of `size` bytes, to be read, or `written`."""
+def prefetch(b: Builder, pointer: Val, position: Val, size: int, written: bool = False, near: bool = True) -> None:
+    """Ask for the cache line of `pointer[position]`, an element of `size` bytes, to be read, or `written`; into the first cache, or the second one."""
     address = b.add(b.convert("ptrtoint", pointer, "i64"), b.mul(position, size))
-    hints = [b.const("i32", n) for n in (int(written), 3, 1)]
+    hints = [b.const("i32", n) for n in (int(written), 3 if near else 2, 1)]
     b.call("llvm.prefetch.p0", "void", [b.convert("inttoptr", address, "ptr"), *hints])

@@ -174,11 +174,13 @@ def _rows(context: Context, var: cin.IndexVar) -> int:
 
 def _room(b: Builder, stmt: cin.Stmt, rows: int) -> int:
     """How many vectors of a strip fit into half of the registers, of which there are 32 where there are masks, of the size of a vector; else
-    16, of half the size. One where code is written out that accumulates in none. Sums of other loops wait in memory while a loop runs: what counts is
-    what one loop adds to, since wide strips read long pieces of what is read once (products with 330 MB of weights, 32 columns at a time in place of
-    16, take 0.71 of the time: float32, an EPYC of the third generation)."""
+        16, of half the size. One where code is written out that accumulates in none. Sums of other loops wait in memory while a loop runs: what counts is
+        what one loop adds to, since wide strips read long pieces of what is read once (products with 330 MB of weights, 32 columns at a time in place of
+        16, take 0.71 of the time: float32, an EPYC of the third generation). Where there are no rows, what is read is read for the sums alone, and all but four
+    registers may hold these: rows of 64 columns are read whole for seven sums."""
     live = (_added_to(stmt) or _live(stmt)) * rows
-    return max(1, (16 if b.has_masks() else MOST_ROWS) // live) if live else 1
+    most = (16 if rows > 1 else 28) if b.has_masks() else MOST_ROWS
+    return max(1, most // live) if live else 1
 
 
 def _added_to(stmt: cin.Stmt) -> int:

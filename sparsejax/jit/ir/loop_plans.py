@@ -166,6 +166,8 @@ class LoopPlan:
     copies: int = 1
     """How many sums run at once, of a walk that accumulates; how many slots are visited side by side, of one in groups."""
     prefetch: bool = False
+    streams: tuple[cin.Access, ...] = ()
+    """What a loop over all coordinates reads of dense operands row by row, in order and once, of which later rows are fetched."""
     blocks: RowSums | RowStages | None = None
     rows: int = 0
     """How many coordinates make a block, of a loop that runs in blocks."""
@@ -189,7 +191,7 @@ class LoopPlan:
             how.append(f"blocks of {self.rows}")
         if self.tail != "scalar":
             how.append(f"tail {self.tail}")
-        if self.prefetch:
+        if self.prefetch or self.streams:
             how.append("prefetch")
         return f"{leaders}: {', '.join(how)}" if leaders else ", ".join(how)
 

@@ -27,7 +27,7 @@ import numpy as np
 from sparsejax.jit.ir import choices, cin, policies, simplify
 from sparsejax.jit.ir.loop_plans import Leaders, LoopKey, LoopPlan, LoopPlans, PositionWalk, Walk
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.rewrite import loop_shapes, masked_inserts, position_walks, row_bodies
+from sparsejax.jit.rewrite import fetches, loop_shapes, masked_inserts, position_walks, row_bodies
 from sparsejax.jit.rewrite.loop_shapes import Loop, State
 
 EVERYWHERE: Leaders = frozenset()
@@ -233,7 +233,7 @@ def _shaped(loop: Loop, plan: LoopPlan) -> LoopPlan:
         return replace(plan, shape=shape, walk=over[shape])
     plan = replace(plan, shape=shape, copies=loop_shapes.copies(loop, needed[0], shape))
     if shape in ("entries", "consecutive", "groups", "pairs", "gathered", "side_by_side", "row_tiles", "stored_values"):
-        plan = replace(plan, prefetch=loop_shapes.prefetches(loop, needed[0], shape))
+        plan = replace(plan, prefetch=fetches.prefetches(loop, needed[0], shape))
     if shape in ("unrolled", "stored_values"):
         tails = loop_shapes.tails(loop, needed[0], shape)
         return replace(plan, tail=choices.pick("tail", tails, tails[0]))
@@ -281,7 +281,9 @@ def _without_leaders(loop: Loop, plan: LoopPlan) -> LoopPlan:
     plan = replace(plan, shape=shape)
     if shape in found:
         return replace(plan, blocks=found[shape], rows=row_bodies.rows_of(loop, found[shape]))
-    return replace(plan, range=_picked(loop_shapes.ranges(loop, EVERYWHERE))) if shape == "range" else plan
+    if shape != "range":
+        return plan
+    return replace(plan, range=_picked(loop_shapes.ranges(loop, EVERYWHERE)), streams=fetches.streams_fetched(loop))
 
 
 def _everywhere(loop: Loop, plan: LoopPlan) -> LoopPlan:

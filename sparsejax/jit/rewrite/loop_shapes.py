@@ -18,13 +18,11 @@ Legality is a matter of types; what pays of `statistics` (`Program.lengths`) and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparsejax.jit.backend import host
-from sparsejax.jit.cost import machine
 from sparsejax.jit.ir import choices, cin, operators, policies, simplify
 from sparsejax.jit.ir.loop_plans import Accumulator, Cases, Leaders, LoopKey, Walk
 from sparsejax.jit.ir.program import Program, heads
@@ -213,7 +211,7 @@ def single(loop: Loop, key: Leaders) -> tuple[list[str], str]:
         "stored_values": (_in_places, _places_pay),
         "pairs": (_in_pairs, _pairs_pay),
         "gathered": (_in_gathers, _gathers_pay),
-        "unrolled": (_reduces, _unrolled_pays),
+        "unrolled": (reduces, _unrolled_pays),
         "side_by_side": (jams, lambda loop, key, walk: not loop.is_short(walk)),
         "consecutive": (_in_order, lambda loop, key, walk: not loop.is_short(walk, 1.0)),
         "groups": (_in_groups, lambda loop, key, walk: not loop.is_short(walk, LONG * step(walk))),
@@ -272,7 +270,7 @@ def _along(access: cin.Access, walk: Walk) -> bool:
     return len(access.indices) == 1 and not access.entries and cin.beside(access, (walk.access,))
 
 
-def _reduces(loop: Loop, key: Leaders, walk: Walk) -> bool:
+def reduces(loop: Loop, key: Leaders, walk: Walk) -> bool:
     """Whether the walk accumulates into a register, in any order, with nothing to search."""
     stmt, state = loop.cases[key], loop.state
     if not isinstance(stmt, cin.Assign) or stmt.lhs.tensor.policy != "scalar" or state.in_tile:
@@ -297,7 +295,7 @@ def _unrolled_pays(loop: Loop, key: Leaders, walk: Walk) -> bool:
 
 def _in_pairs(loop: Loop, key: Leaders, walk: Walk) -> bool:
     """Whether the walk may have two running sums, of which nobody asks whether there is one."""
-    return _reduces(loop, key, walk) and not _accumulator(loop, key).marked
+    return reduces(loop, key, walk) and not _accumulator(loop, key).marked
 
 
 def _pairs_pay(loop: Loop, key: Leaders, walk: Walk) -> bool:
@@ -438,28 +436,6 @@ def step(walk: Walk) -> int:
 
 def _accumulator(loop: Loop, key: Leaders) -> Accumulator:
     return loop.state.accumulators[cin.writes(loop.cases[key])[0].lhs.tensor.name]
-
-
-def prefetches(loop: Loop, key: Leaders, shape: str) -> bool:
-    """Whether what a walk will come to is fetched before: of many pairs, and of reductions of many segments, what they read themselves; inside of
-    register tiles, rows that do not lie in the second cache."""
-    (walk,) = (loop.walks[a] for a in key)
-    if shape not in ("pairs", "stored_values"):
-        return choices.pick("prefetch", ("ahead", "none"), "none" if _rows_are_near(loop, key) else "ahead") == "ahead"
-    fetched = loop.is_input(walk.access) and (shape == "pairs" or _reduces(loop, key, walk))
-    legal = ("ahead", "none") if fetched else ("none",)
-    return choices.pick("prefetch", legal, "ahead" if fetched and loop.in_blocks(walk) else "none") == "ahead"
-
-
-def _rows_are_near(loop: Loop, key: Leaders) -> bool:
-    """Whether a walk inside of register tiles picks rows of dense operands alone that the second cache holds: asking for them takes the place of
-    loads (0.92 to 0.95 of the speed with 64 KB to 256 KB; with more 1.03 to 1.25, an EPYC of the third generation)."""
-    if not loop.state.in_tile:
-        return False
-    read = [a for a in dict.fromkeys(cin.accesses(loop.cases[key])) if a not in key and loop.var in cin.bound_by(a)]
-    if not read or not all(a.tensor.format.full and loop.is_input(a) for a in read):
-        return False
-    return all(math.prod(map(int, a.tensor.shape)) * a.dtype.itemsize <= machine.current().caches[1] / 2 for a in read)
 
 
 def tails(loop: Loop, key: Leaders, shape: str) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from dataclasses import dataclass, replace
 
 from sparsejax.cached import cached_property
 from sparsejax.formats import Dense, Format
+from sparsejax.jit.backend import host
 from sparsejax.jit.ir import blocks, choices, cin, indices, simplify, static_products
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
@@ -47,8 +48,9 @@ BLOCKS, LONG = (12, 10, 8), 32
 it. A bound of the registers that a row of values takes, no price: there is one way to write the code."""
 ROOM = 1 << 14
 """Bytes of what one step keeps for the next, about: a third of the smallest first cache of today's processors."""
-TOGETHER = 6
-"""Sums that run at once where they read the same, and no rows do: a bound of registers, and what an addition takes to be there."""
+TOGETHER = {False: 6, True: 7}
+"""Sums that run at once where they read the same, and no rows do, without masks and with them: a bound of registers, of which there are 32 with masks (seven
+times four vectors), and what an addition takes to be there."""
 
 Write = Callable[[Values, cin.Expr], cin.Stmt]
 """Writes the sum for some values of fixed variables."""
@@ -209,12 +211,14 @@ def _written(
     own = dict(zip(product.out.indices, product.out.tensor.shape, strict=True))
     whole = (around is None or around in product.out.indices) and math.prod(own[v] for v in last.fixed) == reached
     written = set[Values]() if whole else None
-    made: list[cin.Stmt] = []
-    for number, part in enumerate(parts):
-        made += _Writer(product.only(part.numbers), part.steps, around, "z" + number * "h", written).pieces(
-            ROOM if shared else 0
-        )
-    stmt = cin.sequence(made)
+    writers = [
+        _Writer(product.only(part.numbers), part.steps, around, "z" + number * "h", written, ROOM if shared else 0)
+        for number, part in enumerate(parts)
+    ]
+    pieces = [(first, writer, piece) for writer in writers for first, piece in writer.pieces()]
+    if not shared:  # in the order in which what is read once lies
+        pieces.sort(key=lambda found: found[0])
+    stmt = cin.sequence(writer.piece(piece) for _, writer, piece in pieces)
     return (stmt if around is None else cin.Forall(around, stmt)), whole
 
 
@@ -229,16 +233,18 @@ class _Writer:
         around: cin.IndexVar | None,
         name: str,
         written: set[Values] | None,
+        room: int,
     ) -> None:
-        self.product, self.around, self.name, self.written, self.room = product, around, name, written, ROOM
+        self.product, self.around, self.name, self.written, self.room = product, around, name, written, room
         self.last = static_products.step_of(product, way)
         self.lanes = _lanes(self.last, cin.followed(product.out.indices)[-1:], around)
         self.inner = list(static_products.inner_steps(self.last))
 
-    def pieces(self, room: int) -> list[cin.Stmt]:
-        """All steps for some of the entries after the other, between which so many bytes are kept."""
-        self.room = room
-        return [self.piece(self.product.only(numbers)) for numbers in self._pieces()]
+    def pieces(self) -> list[tuple[Values, Product]]:
+        """The entries in pieces, for each of which all steps are run after the other, and the first coordinates of the operand by which they are cut."""
+        place = [self.product.fixed.index(v) for v in (self._partition() if self.inner else ())]
+        found = [(numbers, self.product.entries[numbers[0]]) for numbers in self._pieces()]
+        return [(tuple(entry[k] for k in place), self.product.only(numbers)) for numbers, entry in found]
 
     # --------------------------------------------------------------------------------------------------------- pieces
     def _pieces(self) -> list[list[int]]:
@@ -372,7 +378,7 @@ class _Writer:
         wide = [c for c in step.children if lane in c.loops]
         rows = [v for v in order if any(v not in c.loops for c in wide) and v not in of.summed]
         waiting = list(terms.items())
-        count = 1 if rows else -(-len(waiting) // -(-len(waiting) // TOGETHER))
+        count = 1 if rows else -(-len(waiting) // -(-len(waiting) // TOGETHER[host.has_masks()]))
         body = cin.sequence(self._registers(of, waiting[k : k + count]) for k in range(0, len(waiting), count))
         tiled = all(_lies_along(a, lane) for a in (*cin.accesses(body), *(w.lhs for w in cin.writes(body))))
         if not tiled:
@@ -391,7 +397,9 @@ class _Writer:
             for k in range(len(group))
         ]
         together: dict[tuple[Values, ...], list[cin.Stmt]] = {}
-        shared = [k for k, c in enumerate(step.children) if isinstance(c, Factor)] if len(group) > 1 else None
+        factors = [k for k, c in enumerate(step.children) if isinstance(c, Factor)]
+        wide = [k for k in factors if self.lanes[step] in step.children[k].loops]
+        shared = (wide or factors) if len(group) > 1 else None
         for register, (_, terms) in zip(registers, group, strict=True):
             for term in terms:
                 rhs = self._sum(step, [term], of.read)

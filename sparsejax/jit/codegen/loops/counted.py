@@ -78,6 +78,7 @@ class Ranges:
                 with b.for_(lo, hi, loop.var.name, times) as index:
                     if jumps and follow is None and cursors is None:
                         prefetch.named_rows(loop, index, hi, self.body)
+                    prefetch.streams(loop, index)
                     here = {} if follow is None else follow(index)
                     for k in range(times):
                         loop.at(b.add(index, k) if k else index, self.key, {**(cursors or {}), **here})

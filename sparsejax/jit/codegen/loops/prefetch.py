@@ -19,10 +19,14 @@ ahead by itself. Places behind the end of a segment are those of the next one, w
 The processor fetches what is read in order, but segment by segment a walk is no such thing to it: products with vectors whose matrices are not in the
 caches take 0.63 to 0.8 of the time, others the same (a Xeon; `dense10`, `uniform`, `rmat16`, `stencil`).
 
+    for o in 0 .. n:                         register tiles whose operand is read once, and is large
+      prefetch W[i, o + D, k0 .. k1]
+      t0 .. t3 += z[o] * W[i, o, k0 .. k1]
+
 A quarter of the time of products with 128 columns in double precision whose rows come from the third-level cache, in strips of sixteen lines (32
 registers, of which half accumulate); a tenth to a fifth of those with 64 and 128 columns in single precision, in strips of four lines. Narrower
 strips lose up to a third, since every prefetch takes the place of a load, and strips whose rows lie in the second cache a twentieth
-(`loop_shapes.prefetches`).
+(`fetches.prefetches`).
 """
 
 from __future__ import annotations
@@ -45,6 +49,8 @@ ROWS = 16
 faster: float32, 128 columns, an EPYC of the third generation)."""
 MOST = 4
 """Lines of a dense row that are fetched, at most: what follows, the processor fetches by itself."""
+FAR = 6144
+"""Bytes ahead at which rows are fetched that follow each other in memory, into the second cache; of long rows, `DISTANCE` rows."""
 STREAM = 512
 """Places ahead of the walk at which what it reads itself is fetched; of values two lines."""
 
@@ -139,6 +145,23 @@ def soon(loop: Loop, walker: Walker, place: Val, distance: int) -> Val:
     """The coordinate that a walk, now at `place`, comes to so many places later."""
     b = loop.b
     return b.named("soon", walker.segment.coordinate(b.min(b.add(place, distance), last_place(loop, walker))))
+
+
+def streams(loop: Loop, index: Val) -> None:
+    """Fetch later rows of what a counted loop, now at `index`, reads once, in the strip around it."""
+    b, context, strip = loop.b, loop.context, loop.env.mode.strip
+    if not loop.plan.streams or strip is None:
+        return
+    here = context.resolve(loop.env.bind(loop.var, index), loop.body)
+    for access in loop.plan.streams:
+        operand, size = context.operands[access.tensor.name], access.tensor.dtype.itemsize
+        assert isinstance(operand, Input)
+        last = len(access.indices) - 1
+        row = int(context.program.extent(strip.var)) * size
+        rows = max(DISTANCE, FAR // row)
+        later = b.add(here.cursors[access].pos, b.mul(context.axis_of_level(access, last).span, rows))
+        for line in range(-(-strip.lanes * strip.vectors * size // LINE)):
+            kernel_memory.prefetch(b, operand.vals, b.add(later, line * LINE // size), size, near=False)
 
 
 def named_rows(loop: Loop, index: Val, end: Val, body: cin.Stmt) -> None:
