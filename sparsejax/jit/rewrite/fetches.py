@@ -28,9 +28,9 @@ def prefetches(loop: Loop, key: Leaders, shape: str) -> bool:
 
 def streams_fetched(loop: Loop) -> tuple[cin.Access, ...]:
     """The dense operands whose later rows a loop over all coordinates inside of register tiles fetches: each is read once in the whole program, row by
-        row, and larger than the second cache. The processor fetches by itself what follows in memory, up to the end of a page and as far ahead as few instructions
-        reach: weights of 180 to 377 MB, seven sums of four lines to a row, take 0.77 of the time in C (Granite Rapids). Not for one sum: many rows are under way by
-    themselves (sums of columns took 1.05 to 1.1 times as long)."""
+    row, and larger than the second cache. The processor fetches by itself what follows in memory, up to the end of a page and as far ahead as few
+    instructions reach: weights of 180 to 377 MB, seven sums of four lines to a row, take 0.77 of the time in C (Granite Rapids). Not for one sum: many
+    rows are under way by themselves (sums of columns took 1.05 to 1.1 times as long)."""
     if not loop.state.in_tile:
         return ()
     around, size = loop.state.bound | {loop.var}, machine.current().caches[1]
