@@ -196,6 +196,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "paid": "it is copied once what copies would have saved has paid for them",
         "once": "it is copied in the first call, and remembered",
     },
+    "line_starts": {
+        "where_they_are": "dense operands are read where they are",
+        "copied": "those that do not begin with a line of the cache are copied before a kernel reads them again and again",
+    },
     "conversion": {
         "passes": "an array is converted by passes of NumPy, or their machine code, one by one",
         "kernel": "by one kernel",
@@ -247,7 +251,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "none": "the processor fetches by itself",
     },
 }
-EXACT = frozenset({"alone", "pattern", "prefetch", "range", "rows", "stores", "strips", "tile"})
+EXACT = frozenset({"alone", "line_starts", "pattern", "prefetch", "range", "rows", "stores", "strips", "tile"})
 """Choices whose alternatives add up in the same order, and give the same bits with the shipped optimisation: they may compete in time
 (`jit(f, autotune=True)`), where bits are compared once more."""
 SKIPPABLE = {"host": HOST, "passes": PASSES}

@@ -143,6 +143,7 @@ REACHED = {
     "entries": ("what meets",),
     "fills": ("filled",),
     "fusion": ("softmax", "shared value", "computed again"),
+    "line_starts": ("rows of whole lines",),
     "loop_order": ("columns of rows", "rows in registers"),
     "masked_insert": ("product under a dense mask",),
     "mask_tests": ("row under a dense mask",),

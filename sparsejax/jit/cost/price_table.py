@@ -69,7 +69,7 @@ class Machine:
     fill: Levels
     """The same of lines that follow one another."""
     split: float
-    """A line of the second cache whose vectors lie across two lines, as those of operands that begin anywhere do more often than not."""
+    """A line of the second cache whose vectors lie across two lines, beside what it costs else."""
     store: float
     """An entry that is stored between two kernels: pages that are touched for the first time."""
     append: float

@@ -27,9 +27,10 @@ from sparsejax.jit.graph import expected, fuse, partition
 from sparsejax.jit.inspect import explain_html, forecast, gathers, report, stages
 from sparsejax.jit.inspect.ahead_of_time import Traced
 from sparsejax.jit.ir import cin, infer_formats, simplify
+from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
-from sparsejax.jit.schedule import schedules, search, statements
+from sparsejax.jit.schedule import line_starts, schedules, search, statements
 from sparsejax.jit.schedule.schedules import Candidate, Loop
 
 SHOWN = 24  # candidate orders that are printed
@@ -385,7 +386,7 @@ def _kernel(
         tuple(map(str, schedule.order)),
         schedule.reason if program.literal else _order_reason(schedule.order, candidates) + _later(schedule),
         step.priced,
-        (*step.notes, *gathers.lines(nest, schedule)),
+        (*step.notes, *gathers.lines(nest, schedule), *_copied(plain, facts, schedule)),
         () if program.literal else statements.loops(plain, facts, schedule),
         str(program.chunking),
         workspaces,
@@ -394,6 +395,14 @@ def _kernel(
         times,
         str(program),
     )
+
+
+def _copied(nest: Nest, known: Facts, schedule: schedules.Schedule) -> list[str]:
+    """What is said of operands that are copied to where a line begins."""
+    names = sorted(line_starts.copied(nest, known, schedule))
+    return [
+        f"{x} is copied where it does not begin with a line of the cache: vectors would lie across two" for x in names
+    ]
 
 
 def _seconds(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> float:

@@ -18,6 +18,14 @@ before:  where s: scalar                       after:  where s: scalar
          then                                          then
            out = s                                       out = s
 
+Of a few panels of columns (`rewrite/pack`), the rows inside are cut, and each chunk packs for itself; of more, the loop over panels is.
+
+before:  forall jo                             after:  forall jo
+           where P: dense                                where P: dense
+             P[k,ji] = B[k,jo,ji]                          P[k,ji] = B[k,jo,ji]
+           then                                          then
+             forall i                                      forall i (parallel)
+
 Every operand that leads the loop must have ordered coordinates in memory to be cut.
 
 How many chunks there are depends on the expected work alone, never on the number of threads: see `_chunks`. A plan for many shapes expects that of
@@ -48,6 +56,9 @@ which are moved once more, mostly by the other processor (measured on two cores 
 750 microseconds on one thread, take up to 1.4 times as long on two; of 190,000 0.8 times; products of 0.2 to 1 million terms 0.9 to 1.1)."""
 WORKSPACE = 8
 """Nanoseconds for every element of a workspace, which each chunk clears for itself."""
+PACKED, PANELS = 2, 4
+"""Nanoseconds of work for every element that each chunk packs for itself: packing takes 0.3 to 0.4 (a million doubles, Granite Rapids), a sixth. Panels
+from which on these are the chunks."""
 PARTIAL = 16
 """Nanoseconds of work for every element of an output that each chunk but the first has for itself. Clearing and adding it takes 0.7 (200,000 doubles that
 stay in the caches, Zen 3) to 2 (a Xeon with 2 MB of second-level cache): chunks cost one thread an eighth at most.
@@ -74,7 +85,8 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     little = f"about {work:.3g} ns, fewer than {least:.3g}" if work < least else ""
     if little and not choices.free():
         return serial(little)
-    loop, partial = _outermost(program), _partial(program)
+    inside = _in_panels(program)
+    loop, partial = (_outermost(program), _partial(program)) if inside is None else (inside, "")
     if loop is None:
         return serial("there is no single loop around everything")
     obstacle = _obstacle(loop, program.output.format.levels)
@@ -85,7 +97,7 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     extent = program.extent(loop.var)
     if extent < 2:
         return serial(f"{loop.var} has one coordinate at most")
-    usual = min(extent, _chunks(program, work, partial))
+    usual = min(extent, _chunks(program, work, partial, inside is not None))
 
     def legal() -> list[str]:
         most = min(MOST, PARTS // max(1, math.prod(program.output.shape) * program.output.dtype.itemsize))
@@ -99,6 +111,8 @@ def parallelize(program: Program, cost: Cost, entries: Callable[[], float] = lam
     marked: cin.Stmt = cin.Forall(loop.var, loop.body, "parallel")
     if isinstance(program.stmt, cin.Where):
         marked = cin.Where(program.stmt.consumer, marked)
+    elif program.stmt is not None and inside is not None:
+        marked = _replaced(program.stmt, inside, marked)
     reason = f"about {work:.3g} ns, cut along {loop.var}"
     if partial:
         reason += f", each with a partial {partial}"
@@ -118,6 +132,34 @@ def _outermost(program: Program) -> cin.Forall | None:
             return loop
         case _:
             return None
+
+
+def _in_panels(program: Program) -> cin.Forall | None:
+    """The loop over rows inside of a few panels of columns for which operands are packed, whose iterations write different parts of the output."""
+    stmt = program.stmt
+    if not isinstance(stmt, cin.Forall) or not pack.copies(stmt) or program.extent(stmt.var) >= PANELS:
+        return None
+    body = stmt.body
+    while isinstance(body, cin.Where):
+        body = body.consumer
+    if not isinstance(body, cin.Forall):
+        return None
+    own = [w for w in cin.writes(body) if w.lhs.tensor.name == program.output.name]
+    cuts = _obstacle(body, program.output.format.levels) is None and all(_disjoint(w.lhs, body.var) for w in own)
+    return body if cuts else None
+
+
+def _replaced(stmt: cin.Stmt, loop: cin.Forall, other: cin.Stmt) -> cin.Stmt:
+    """A statement with another one in place of a loop that it consumes things in."""
+    match stmt:
+        case cin.Forall() if stmt is loop:
+            return other
+        case cin.Forall():
+            return replace(stmt, body=_replaced(stmt.body, loop, other))
+        case cin.Where(consumer, producer):
+            return cin.Where(_replaced(consumer, loop, other), producer)
+        case _:
+            return stmt
 
 
 def _partial(program: Program) -> str | None:
@@ -177,13 +219,17 @@ def _first_level(access: cin.Access) -> int:
     return level
 
 
-def _chunks(program: Program, work: float, partial: str) -> int:
-    """How many chunks are worth it: as many as are of a usual size, and fewer where each has memory of its own."""
+def _chunks(program: Program, work: float, partial: str, packs: bool = False) -> int:
+    """How many chunks are worth it: as many as are of a usual size, and fewer where each has memory of its own, or packs all panels."""
     if not config.parallel_work():
         return USUAL
     cleared = sum(math.prod(t.shape) for t in _areas(program))
     chunks = max(min(work / SMALL, USUAL), min(work / LARGE, MOST))
     chunks = min(chunks, work / max(1, WORKSPACE * cleared))
+    if packs:
+        assert isinstance(program.stmt, cin.Forall)
+        each = sum(math.prod(t.shape) for t in pack.copies(program.stmt))
+        chunks = min(chunks, work / max(1, PACKED * each * program.extent(program.stmt.var)))
     if partial == "scalar":
         chunks = min(chunks, max(2, work / (SCALARS * SMALL)))
     if partial == "output":

@@ -33,7 +33,8 @@ from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import assigned_once, legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
 from sparsejax.jit.runtime.direct import AS_IT_IS, Direct, Rates, called, how
-from sparsejax.jit.schedule import models, replan, row_panels, schedules, search
+from sparsejax.jit.runtime.system import result_memory
+from sparsejax.jit.schedule import line_starts, models, replan, row_panels, schedules, search
 
 Observed = tuple[tuple[Any, ...], ...]
 """Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
@@ -67,6 +68,13 @@ class Planned:
     """Of a plan with remembered copies, where there is one."""
     over: tuple[int, ...] = ()
     """Inputs, by position, that the result may overwrite (`donation`)."""
+    starts: tuple[int, ...] = ()
+    """Inputs, by position, that are copied where they do not begin with a line (`line_starts`)."""
+
+    @property
+    def as_given(self) -> bool:
+        """Whether the kernel reads the inputs themselves."""
+        return not self.moves and not self.starts
 
 
 @dataclass
@@ -154,7 +162,7 @@ class KernelRunner:
             planned = runner._bounded(given)
             if made.like is None or planned.account is not None or not planned.binding.single:
                 return runner.resized(change).run_by_position(made, inputs)
-            if planned.moves:
+            if not planned.as_given:
                 given = runner._moved(planned, given, made.origins(inputs))
             like = inputs[made.like]
             below = tuple(map(change, runner.output.shape[1:]))
@@ -173,7 +181,12 @@ class KernelRunner:
         if made.like is None:
             return runner._sized_once(given, shape)
         planned = runner._bounded(given)
-        if planned.moves or planned.account is not None or not planned.binding.single or len(runner.output.shape) != 1:
+        if (
+            not planned.as_given
+            or planned.account is not None
+            or not planned.binding.single
+            or len(runner.output.shape) != 1
+        ):
             return None
         like = inputs[made.like]
         over = planned.binding.once(given, (len(like.vals),))
@@ -187,7 +200,7 @@ class KernelRunner:
             return None
         if self.mixed and math.prod(shape) * self.output.dtype.itemsize > config.GIBIBYTE:
             return None
-        return planned.binding.once(self._moved(planned, inputs) if planned.moves else inputs, shape)
+        return planned.binding.once(inputs if planned.as_given else self._moved(planned, inputs), shape)
 
     def direct(self, inputs: Sequence[Storage]) -> Direct | None:
         """`sized_once` as one function for operands like these; None where there is more to do, or it depends on which operands share buffers."""
@@ -206,7 +219,9 @@ class KernelRunner:
         self, reads: Sequence[tuple[int, int]], inputs: Sequence[Storage], like: tuple[int, Any] | None = None
     ) -> Direct | None:
         planned = self._bounded(inputs)
-        if planned.moves or planned.account is not None or not planned.binding.single or not self.exact or self.large:
+        if not planned.as_given or planned.account is not None or not planned.binding.single:
+            return None
+        if not self.exact or self.large:
             return None
         if any(reads[k][1] != AS_IT_IS for k, _ in self._watched):
             return None
@@ -244,7 +259,7 @@ class KernelRunner:
                 return result
         if planned is None:
             planned = self._current(inputs)
-        if planned.moves:
+        if not planned.as_given:
             inputs = self._moved(planned, inputs, origins)
         if memory is not None:
             return planned.binding.run_into(inputs, *memory)
@@ -271,7 +286,7 @@ class KernelRunner:
         if planned is not self._last[2] or settings != now or found != kept:
             self._last = now, found, planned
             self.call, bound = self._plainly, planned.binding
-            alone = not planned.moves and planned.account is None
+            alone = planned.as_given and planned.account is None
             if alone and self.exact and not self.large and self.variants is None:
                 self.call = bound.quick(found, now, self._plainly)
         return planned if planned.account is None else self._paying(planned, inputs)
@@ -302,7 +317,7 @@ class KernelRunner:
         if made.like is None:
             return self.run(given, origins=origins)
         planned, like = self._current(given), inputs[made.like]
-        if planned.moves:
+        if not planned.as_given:
             given = self._moved(planned, given, origins)
         result = like.with_values(planned.binding.run_over(given, like), made.fill_value)
         if planned.account is not None:
@@ -337,13 +352,18 @@ class KernelRunner:
         return run
 
     def _moved(self, planned: Planned, inputs: Sequence[Storage], origins: Sequence[Storage] = ()) -> list[Storage]:
-        """The inputs in the formats that the kernel reads."""
+        """The inputs in the formats that the kernel reads, where it reads them."""
         made = list(inputs)
         for position, form in planned.moves:
             for number, head in self.beside:
                 if head == position:
                     made[number] = shared_patterns.values_of(copies.converted(origins[number], form))
             made[position] = copies.converted(inputs[position], form)
+        for position in planned.starts:
+            given = made[position]
+            vals = result_memory.from_line(given.vals)
+            if vals is not given.vals:
+                made[position] = Storage.of_frozen(given.format, given.shape, given.fill_value, given.buffers, vals)
         return made
 
     @property
@@ -410,7 +430,8 @@ class KernelRunner:
     def _planned(self, observed: Observed, order: replan.Order) -> Planned:
         if self.origin is not None:
             known = self.origin.plan(observed, order)
-            return Planned(known.binding.resized(self.output), known.moves, observed, known.account, known.over)
+            bound = known.binding.resized(self.output)
+            return Planned(bound, known.moves, observed, known.account, known.over, known.starts)
         seen = observed, sorted(self._fresh), self._same
         key = plan_cache.key(self.step.nest, self.shared, config.planning(), machine.current(), seen, order)
         constants = Numbers() if self.shared else None
@@ -423,7 +444,7 @@ class KernelRunner:
         area = None if constants is None else constants.area()
         bound = binding.Binding(compiled, output, self.nest.op, cut, recipe.expected, area, recipe.shared, recipe.whole)
         account = None if recipe.later is None else replan.Account(recipe.later)
-        return Planned(bound, recipe.moves, observed, account, recipe.over)
+        return Planned(bound, recipe.moves, observed, account, recipe.over, recipe.starts)
 
     def _recipe(self, observed: Observed, constants: Numbers | None, order: replan.Order = ()) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
@@ -441,7 +462,9 @@ class KernelRunner:
         if over and choices.pick("donation", ("overwritten", "kept"), "overwritten") == "kept":
             over = ()
         whole = program.whole or assigned_once.visited(program)
-        return plan_cache.Recipe(text, moves, expected, cut, program.shared, whole, later, over)
+        copied = line_starts.copied(*self.looped(schedule, self.known(observed)), schedule)
+        starts = tuple(k for k, t in enumerate(self.step.nest.inputs) if t.name in copied)
+        return plan_cache.Recipe(text, moves, expected, cut, program.shared, whole, later, over, starts)
 
     def looped(self, schedule: schedules.Schedule, known: statistics.Facts) -> tuple[Nest, statistics.Facts]:
         """The kernel that the loops of a schedule are over, and what is known of its tensors."""

@@ -34,7 +34,8 @@ from sparsejax.jit.schedule import replan
 class Recipe:
     """Everything that running a kernel takes besides its nest: LLVM text, inputs by position with the formats they are converted to
     first, how many coordinates to make room for, how it is cut into chunks, which buffers of an input are the output's own, whether
-    all of a dense output is assigned, what is cheaper once copies are remembered, and which inputs the result may overwrite."""
+    all of a dense output is assigned, what is cheaper once copies are remembered, which inputs the result may overwrite, and which are copied where
+    they do not begin with a line."""
 
     text: str
     moves: tuple[tuple[int, Format], ...]
@@ -44,6 +45,7 @@ class Recipe:
     whole: bool = False
     later: replan.Later | None = None
     over: tuple[int, ...] = ()
+    starts: tuple[int, ...] = ()
 
 
 _recent: Recent[bytes, Recipe] = Recent(256)
@@ -97,7 +99,7 @@ def _encoded(recipe: Recipe) -> bytes:
     shared = None if recipe.shared is None else vars(recipe.shared)
     later = None if recipe.later is None else recipe.later.encoded()
     fields = {"moves": moves, "expected": recipe.expected, "cut": cut, "shared": shared, "whole": recipe.whole}
-    head = json.dumps(fields | {"later": later, "over": recipe.over})
+    head = json.dumps(fields | {"later": later, "over": recipe.over, "starts": recipe.starts})
     return f"{head}\n{recipe.text}".encode()
 
 
@@ -108,7 +110,8 @@ def _decoded(record: bytes) -> Recipe:
     cut = None if fields["cut"] is None else chunked.Cut(**fields["cut"])
     shared = None if fields["shared"] is None else Shared(**fields["shared"])
     later = None if fields["later"] is None else replan.Later.decoded(fields["later"])
-    return Recipe(text, moves, tuple(fields["expected"]), cut, shared, fields["whole"], later, tuple(fields["over"]))
+    over, starts = tuple(fields["over"]), tuple(fields["starts"])
+    return Recipe(text, moves, tuple(fields["expected"]), cut, shared, fields["whole"], later, over, starts)
 
 
 def key(nest: Nest, *settings: Hashable) -> str:

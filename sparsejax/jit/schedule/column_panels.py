@@ -12,9 +12,8 @@ before:  forall io                             after:  forall jo
 
 Entries lead to rows of B in any order. Whole rows come from where all of B fits; of a part of their columns, that lies apart by the length of
 a row, few lines share a set of a cache, and each page holds few. A packed panel lies together, and stays in the second cache while all rows of
-the result are computed. In return, the other operands are read once for every panel. It also begins with a line, as arrays of NumPy do not: a vector
-of 64 bytes that lies across two lines takes twice as long to read from the second cache (products of 1,000 rows of 95 entries with 32 to 128 columns,
-C and ours: 24 to 27 Gflop/s where operands begin with a line, 10 to 14 where 16 bytes behind; 512 columns 9 and 8, in panels 23: Sapphire Rapids).
+the result are computed. In return, the other operands are read once for every panel. (Products of 1,000 rows of 95 entries with 512 columns, C and
+ours: 9 Gflop/s, in panels 23, Sapphire Rapids. That a panel begins with a line is no reason for one: `line_starts`.)
 
 Panels of rows that are walked entry by entry have whole strips of four sums: in narrower ones an entry waits for the one before.
 
@@ -26,7 +25,7 @@ van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sparsejax.jit.backend import host
@@ -43,10 +42,12 @@ NEAR = 8
 """Lines of a block whose rows come with each other: of larger ones, a tile of rows after the other, every line is waited for as if it came from
 memory. Products of 4096^2 with 512 columns in blocks of 8x8 float32 (four lines) take 0.5 to 0.75 of the time in panels; in blocks of 32x32 (64
 lines), longer than without."""
-FEW, GAIN = 4, 0.85
-"""Panels from which on threads have enough to share; and what panels may cost, as times what all columns at once do."""
+GAIN = 0.85
+"""What panels may cost, as times what all columns at once do."""
 ROOM = 0.8
-"""The share of the second cache that packed panels may take: the rest is for what passes by."""
+"""The share of the second cache that what is read again finds: the rest is for what passes by. Products of rows of 95 entries with 8 matrices of 32
+columns, of 0.5 to 2.4 MB, take 0.090 ns per product from 0.4 to 0.65 of the second cache, 0.12 from 0.8 of it, 0.13 where it is as large, 0.155 where
+it is 1.17 times as large (Granite Rapids, one thread, alone); packed, of which half is read at once, 0.097 to 0.104."""
 
 
 def chosen(nest: Nest, known: Facts, made: Schedule) -> Schedule:
@@ -58,7 +59,8 @@ def chosen(nest: Nest, known: Facts, made: Schedule) -> Schedule:
     extent, unit = _extent(nest, made.order[-1]), _unit(nest)
     priced = [(price(nest, known, made, size), size) for size in sizes or (-(-extent // (2 * unit)) * unit,)]
     cost, size = min(priced, key=lambda x: x[0].total)
-    pays = bool(sizes) and cost.total < GAIN * made.cost.total
+    crowded = search.model(nest, known).waiting.crowded(packed(nest, made.order[-1]), made.order, ROOM)
+    pays = bool(sizes) and cost.total < GAIN * (made.cost.total + crowded)
     cheapest = "packed" if pays else "whole"
     if choices.pick("columns", ("whole", "packed"), cheapest) == "whole":
         return made
@@ -66,8 +68,8 @@ def chosen(nest: Nest, known: Facts, made: Schedule) -> Schedule:
 
 
 def widths(nest: Nest, schedule: Schedule) -> tuple[int, ...] | None:
-    """How many columns a panel may have, so that it stays in the second cache and there are enough panels: none where no number is worth a price;
-    None where there can be no panels."""
+    """How many columns a panel may have, so that it stays in the second cache: none where no number is worth a price; None where there can be no
+    panels."""
     order, out = schedule.order, cin.Access(nest.output, nest.indices)
     if not nest.direct or nest.op is None or nest.nested or nest.bounded or nest.has_constant or len(order) < 3:
         return None
@@ -95,12 +97,12 @@ def widths(nest: Nest, schedule: Schedule) -> tuple[int, ...] | None:
         return None
     column = sum(math.prod(a.tensor.shape) // extent * a.dtype.itemsize for a in packs)
     room = int(ROOM * machine.current().caches[1] / max(1, column))
-    if _inside(nest, order) is not None:
+    if _inside(nest, order) is not None or _tiled(nest, order):
         size = unit * max(1, room // unit)
-        return (size,) if FEW * size <= extent else ()
+        return (size,) if size < extent else ()
     unit = regions.NARROW // nest.output.dtype.itemsize
     powers = (unit << k for k in range(max(0, extent // unit).bit_length()))
-    return tuple(size for size in powers if size <= room and FEW * size <= extent)
+    return tuple(size for size in powers if size <= room and size < extent)
 
 
 def _extent(nest: Nest, var: cin.IndexVar) -> int:
@@ -139,13 +141,13 @@ def _parts(nest: Nest, var: cin.IndexVar, size: int) -> tuple[cin.IndexVar, cin.
 
 
 def price(nest: Nest, known: Facts, made: Schedule, size: int) -> Cost:
-    """What panels of so many columns cost: as all columns at once, but packed operands begin with a line and lie among a part of their bytes; then other
+    """What panels of so many columns cost: as all columns at once, but packed operands lie among a part of their bytes; then other
     operands are read for every panel, a tile of rows after the other, entries are walked for more strips, and packing is one pass."""
     var, here = made.order[-1], machine.current()
     itemsize = nest.output.dtype.itemsize
     extents, packs = cin.extents((cin.Access(nest.output, nest.indices), *nest.reads)), packed(nest, var)
     begin, model, panels = _inside(nest, made.order), search.model(nest, known), math.ceil(extents[var] / size)
-    saved = model.waiting.nearer(packs, made.order, size / extents[var], _rows(nest, made.order, begin, extents))
+    saved = model.waiting.nearer(packs, made.order, size / extents[var])
     whole = sum(math.prod(a.tensor.shape) * itemsize for a in packs)
     copied = whole / LINE * (_along(here.stream, here.beyond(whole)) + _along(here.fill, here.beyond(whole / panels)))
     others = [known[a.tensor.name][-1] * a.dtype.itemsize for a in nest.reads if a not in packs]
@@ -153,7 +155,8 @@ def price(nest: Nest, known: Facts, made: Schedule, size: int) -> Cost:
     again = sum(n / LINE * (_waits(here.stream, here.beyond(n)) if near else sum(here.line)) for n in others)
     loops = made.cost.loops
     if begin is None:
-        walks = panels * _strips(size * itemsize) - _strips(extents[var] * itemsize)
+        wide = regions.STRIP if _tiled(nest, made.order) else regions.WIDE if host.has_masks() else regions.NARROW
+        walks = panels * math.ceil(size * itemsize / wide) - math.ceil(extents[var] * itemsize / wide)
         rows = model.walk(made.order[: regions.region(made.order, model.result, nest.reads)]).survivors
         loops += walks * (model.walk(made.order[:-1]).cost + here.start * rows)
         apart = [x - y for x, y in zip(here.write, here.fill, strict=True)]  # each row of a panel begins anew
@@ -161,27 +164,20 @@ def price(nest: Nest, known: Facts, made: Schedule, size: int) -> Cost:
     return replace(made.cost, loops=loops, memory=max(0.0, made.cost.memory - saved) + copied + (panels - 1) * again)
 
 
-def _rows(nest: Nest, order: Sequence[cin.IndexVar], begin: int | None, extents: Mapping[cin.IndexVar, int]) -> int:
-    """How many rows of a product of blocks, which begins there, have a register tile in common; else one."""
-    if begin is None:
-        return 1
-    rows = math.prod(extents[v] for v in order[begin:-1] if v in nest.indices)
-    return max(1, min(rows, regions.MANY_ROWS if host.has_masks() else regions.ROWS))
-
-
 def _along(lines: Sequence[float], beyond: Levels) -> float:
     """What a line costs, of which shares lie beyond each level."""
     return sum(each * share for each, share in zip(lines, beyond, strict=True))
 
 
-def _strips(row: int) -> int:
-    """Strips of a row of so many bytes, for each of which entries are walked."""
-    return math.ceil(row / (regions.WIDE if host.has_masks() else regions.NARROW))
-
-
 def _waits(lines: Levels, beyond: Levels) -> float:
     """What a line costs from beyond the second cache, of which shares lie beyond each level."""
     return lines[1] * beyond[1] + lines[2] * beyond[2]
+
+
+def _tiled(nest: Nest, order: tuple[cin.IndexVar, ...]) -> bool:
+    """Whether tiles have several rows, over a dense loop of the result: narrow strips have sums enough."""
+    first = regions.region(order, cin.Access(nest.output, nest.indices), nest.reads)
+    return first is not None and any(v in nest.indices for v in order[first:-1])
 
 
 def _inside(nest: Nest, order: tuple[cin.IndexVar, ...]) -> int | None:

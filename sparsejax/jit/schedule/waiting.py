@@ -111,21 +111,38 @@ class Waiting:
         size = math.prod(fanout) * each
         return memory.price([memory.Lines(size / memory.LINE, size, 0.0)], self._model.machine, True)
 
-    def nearer(self, arrays: Collection[cin.Access], order: Order, share: float, rows: int = 1) -> float:
+    def crowded(self, arrays: Collection[cin.Access], order: Order, share: float) -> float:
+        """How many nanoseconds more loops wait for arrays that the last one ends, if they find but a `share` of the second cache."""
+        here, more = self._model.machine, 0.0
+        first, second, third = here.caches
+        less = replace(here, caches=(first, share * second, third))
+        for access in filter(self._layouts.__contains__, arrays):
+            found = self._lines(access, order)
+            more += memory.price(found, less, False) - memory.price(found, here, False)
+        return more
+
+    def nearer(self, arrays: Collection[cin.Access], order: Order, share: float) -> float:
         """How many nanoseconds less loops wait for arrays that the last one ends, beyond the second cache, if what they visit lies among a `share` of
-        the bytes; and in that cache, if vectors do not lie across two lines: those of arrays that are not made here do as often as not. Tiles read a
-        vector once for so many `rows`."""
+        the bytes."""
         here, saved = self._model.machine, 0.0
         here = replace(here, line=(0.0, *here.line[1:]), stream=(0.0, *here.stream[1:]))
         for access in filter(self._layouts.__contains__, arrays):
             found = self._lines(access, order)
             near = [x._replace(among=share * x.among) for x in found]
             saved += memory.price(found, here, False) - memory.price(near, here, False)
-            if access.tensor.name not in self._model.facts.fresh:
-                beyond = here.beyond(found[0].among)
-                touched = self._model.walk(order).survivors * access.dtype.itemsize / memory.LINE
-                saved += here.split * touched / rows * (1.0 - beyond[1]) * (1.0 + beyond[0]) / 2
         return saved
+
+    def across(self, access: cin.Access, order: Order) -> float:
+        """How many nanoseconds longer an array is read whose vectors lie across two lines, by loops of which the last one runs along it: a quarter as
+        much in the first cache as in the second one, where as much passes by as it takes. Tiles read once what their rows share."""
+        if access not in self._layouts:
+            return 0.0
+        here, among = self._model.machine, self._lines(access, order)[0].among
+        near, far = here.beyond(among)[0], here.beyond(2 * among)[1]
+        touched, rows = self._model.walk(order).survivors * access.dtype.itemsize / memory.LINE, self._walk(order).rows
+        if rows is not None and not any(v in access.bound for v in rows):
+            touched /= regions.ROWS
+        return here.split * touched * (1.0 + 3.0 * near) / 4 * (1.0 - far)
 
     def _inside(self, access: cin.Access, shared: Order) -> float:
         """How many positions of an array one run of the body of some loops has."""

@@ -269,8 +269,24 @@ def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], in
 
 def fill(array: NDArray[Any], address: int, value: Any) -> None:
     """Set all elements of a read-only array, whose memory is at `address` and which nobody else sees yet."""
+    _writable(array, address).fill(value)
+
+
+def _writable(array: NDArray[Any], address: int) -> NDArray[Any]:
+    """The memory of a read-only array, which is at `address`."""
     raw: Any = (ctypes.c_char * array.nbytes).from_address(address)
-    np.frombuffer(raw, array.dtype).fill(value)
+    return np.frombuffer(raw, array.dtype)
+
+
+def from_line(array: NDArray[Any]) -> NDArray[Any]:
+    """An array of one dimension where it begins with a line of the cache, else a copy that does, read-only. O(1), or O(size)."""
+    if not address_of(array) % ALIGNMENT or not array.size:
+        return array
+    large = array.nbytes >= SMALLEST
+    made, address = (full if large else aligned)(array.size, array.dtype, None)
+    _writable(made, address)[:] = array
+    freeze(made, False)
+    return made
 
 
 def empty(count: int, dtype: np.dtype[Any], least: int = SMALLEST) -> NDArray[Any]:
