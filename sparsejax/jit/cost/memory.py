@@ -21,6 +21,8 @@ from sparsejax.jit.cost.price_table import Machine
 
 LINE = 64.0
 """Bytes of a cache line."""
+WAY = 1 << 16
+"""Bytes after which the sets of a second cache begin again, or a power of two as many."""
 
 
 class Lines(NamedTuple):
@@ -50,6 +52,12 @@ class Walked(NamedTuple):
     """Whether a loop runs along its last level, which is looked up else."""
     walks: float | None = None
     """How many entries each run of its innermost loop walks over, where this is led by others too; none: as many as the body runs for."""
+    between: tuple[float, ...] = ()
+    """For each loop, how many bytes of other arrays one iteration touches; none: they are left out."""
+    together: int = 1
+    """How many of the last levels are walked in one piece."""
+    crowds: bool = False
+    """Whether parts that lie apart crowd into a few sets of the second cache; else they are taken to lie anywhere."""
 
 
 class Beside(NamedTuple):
@@ -75,7 +83,7 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
     [(40000.0, 256000.0, 10000.0), (4000.0, 1000000.0, 0.0)]
     """
     inner = max(walked.depths)
-    runs = survivors[inner]
+    runs = survivors[inner + 1 - walked.together]
     touches = survivors[inner + 1] if walked.walks is None else runs * walked.walks
     count = anywhere = touches
     if walked.depths[-1] == inner and walked.in_runs:
@@ -91,11 +99,16 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
     if walked.drawn:
         again = sorted({*again}.difference(walked.drawn).union(walked.drawn[:1]), reverse=True)
     for depth in again:
-        part, close = walked.each, 1.0
+        part, close, inside = walked.each, 1.0, list[bool]()
         for own, many, near in zip(walked.depths, walked.fanout, walked.among or itertools.repeat(1.0), strict=False):
-            if own > depth or (depth in walked.drawn and own == depth):
+            inside.append(own > depth or (depth in walked.drawn and own == depth))
+            if inside[-1]:
                 part, close = part * many, close * near
+        close *= _crowded(walked, inside) if walked.crowds else 1.0
         size = close * part + _between(close * part, count, depth, survivors, beside)
+        if walked.between:  # what a loop inside visits again is visited by its last iteration
+            nearest = next(d for d in range(depth, inner) if d + 1 not in again)
+            size += walked.between[nearest]
         found.append(Lines(count * walked.new, size, count * walked.new * share))
         count = min(count, max(1.0, survivors[depth]) * part / LINE)
     in_order = not walked.drawn and list(walked.depths) == sorted(walked.depths)
@@ -105,6 +118,21 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
 def _stride(walked: Walked, inner: int) -> float:
     """How many bytes lie between what the innermost loop of an array visits one after the other in its order of storage."""
     return walked.each * math.prod(walked.fanout[walked.depths.index(inner) + 1 :])
+
+
+def _crowded(walked: Walked, inside: Sequence[bool]) -> float:
+    """As how many times its bytes a part counts of whose levels these are `inside`: of runs that lie apart by powers of two, few sets of a cache hold all.
+
+    >>> _crowded(Walked((0, 1, 2), 4.0, (512.0, 8.0, 512.0), False), (True, False, True))
+    8.0
+    """
+    level, run = len(inside) - 1, walked.each
+    while level >= 0 and inside[level]:
+        run, level = run * walked.fanout[level], level - 1
+    apart = run
+    while level >= 0 and not inside[level]:
+        apart, level = apart * walked.fanout[level], level - 1
+    return max(1.0, math.gcd(int(apart), WAY) / max(run, LINE)) if level >= 0 else 1.0
 
 
 def _between(part: float, count: float, depth: int, survivors: Sequence[float], beside: Beside) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from sparsejax.jit.cost.cardinality import Cardinalities, likely
 from sparsejax.jit.cost.joins import Meeting, joins
@@ -18,6 +19,9 @@ from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule.assembly import assembly
 from sparsejax.jit.schedule.schedules import State
+
+if TYPE_CHECKING:
+    from sparsejax.jit.schedule import tiled_loops
 
 
 class Computed(Cardinalities):
@@ -41,6 +45,8 @@ class Computed(Cardinalities):
         super().__init__(facts, likely((*nest.reads, self.result), facts), (*met, *around))
         self.tiles: dict[tuple[cin.IndexVar, ...], int | None] = {}
         """Where loops begin that become tiles (`tiled_loops`), by their order."""
+        self.tiled: dict[tuple[cin.IndexVar, ...], tiled_loops.Tiles | None] = {}
+        """The tiles that they become."""
         self._assembled: dict[tuple[cin.IndexVar, ...], tuple[str, int]] = {}
         self._levels: dict[tuple[cin.Access, cin.IndexVar], tuple[int, bool, frozenset[cin.IndexVar]]] = {}
         self._lacking: dict[cin.IndexVar, frozenset[cin.Access]] = {}

@@ -44,7 +44,7 @@ from sparsejax.jit.cost.skew import distinct
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
-from sparsejax.jit.schedule import concordant, models, placement, regions, schedules, tiled_loops, waiting
+from sparsejax.jit.schedule import concordant, models, neighbours, placement, regions, schedules, tiled_loops, waiting
 from sparsejax.jit.schedule.assembly import SCATTER
 from sparsejax.jit.schedule.computed import Computed
 from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule, State
@@ -225,6 +225,7 @@ class Model(Computed):
         priced = sorted([item for item in priced if math.isfinite(item[0].total)], key=lambda item: item[0].total)
         if not priced:
             return None
+        priced = neighbours.added(self, priced, prefix)
         cost, state = priced[0]
         made = self.schedule(state, cost, tuple(Candidate(s.order, c) for c, s in priced[:6]))
         found = self._remembered(priced, state)

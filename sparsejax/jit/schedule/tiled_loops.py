@@ -7,9 +7,10 @@ forall k: forall p: forall l: forall j      entries p of a walk are rows of tile
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sparsejax.jit.backend import host
+from sparsejax.jit.cost.memory import LINE
 from sparsejax.jit.ir import cin
 from sparsejax.jit.schedule import regions
 from sparsejax.jit.schedule.assembly import SCATTER
@@ -24,6 +25,55 @@ HELD, TILED = 0.5, 0.6
 """What a lane costs, as a share, where rows of the result stay in registers (`tile`); the share of that in tiles of two dense loops."""
 AHEAD = 128
 """Steps of sums over which a processor looks ahead, about: 512 instructions, four to a step."""
+
+
+class Tiles(NamedTuple):
+    """The loops of an order as tiles run them: `around` outside, `reductions` inside of those over tiles of rows and over strips."""
+
+    around: Order
+    rows: cin.IndexVar | None
+    """The variable with several coordinates to a tile."""
+    groups: int
+    """How many tiles these are, one after the other."""
+    reductions: Order
+    walks: int
+    """How many of these there are up to the last one over entries."""
+    along: cin.IndexVar
+    strips: int
+    """How many strips a row has, for each of which the reductions run again."""
+
+
+def tiles(model: Model, order: Order) -> Tiles | None:
+    """The tiles that the loops of an order become; None where there are none, or entries of a walk are their rows."""
+    begin = first(model, order)
+    if begin is None or rows(model, order, begin) is not None:
+        return None
+    if order not in model.tiled:
+        model.tiled[order] = _tiles(model, order, begin)
+    return model.tiled[order]
+
+
+def _tiles(model: Model, order: Order, begin: int) -> Tiles:
+    out, along = model.result, order[-1]
+    block = regions.block(order, begin, out, model.accesses)
+    if block is not None and regions.blocks_pay(order[block:], out, model.extents, model.machine):
+        begin = block
+    kept = cin.bound_by(out)
+    dense = [v for v in order[begin:-1] if v in kept]
+    row = dense[-1] if dense and dense[-1] is not along.outer else None
+    around = (*order[:begin], *(v for v in dense if v is not row))
+    wide, several = host.has_masks(), row is not None
+    many = regions.MANY_ROWS if wide else regions.ROWS
+    groups = math.ceil(model.extents[row] / many) if row is not None else 1
+    row_bytes = float(model.extents[along] * model.nest.output.dtype.itemsize)
+    strip = regions.STRIP if wide else LINE
+    if not several:
+        strip = regions.WIDE if wide and row_bytes >= regions.WIDE else regions.NARROW
+    reductions = tuple([v for v in order[begin:-1] if v not in kept])
+    walks = [k for k, v in enumerate(reductions, 1) if not regions.is_dense(v, (out, *model.accesses))]
+    return Tiles(
+        around, row, max(1, groups), reductions, walks[-1] if walks else 0, along, max(1, math.ceil(row_bytes / strip))
+    )
 
 
 def first(model: Model, order: Order) -> int | None:
@@ -52,13 +102,11 @@ def around(model: Model, order: Order, begin: int) -> float | None:
     if rows(model, order, begin) is not None:
         before, inside = model.walk(order[:begin]).cost, model.walk(order[:-1]).cost
         return before + (inside - before) / regions.ROWS
-    dense = [v for v in order[begin:-1] if v in model.nest.indices]
-    if not dense or dense[-1] is order[-1].outer:
+    found = tiles(model, order)
+    if found is None or found.rows is None:
         return None
-    reductions = tuple(v for v in order[begin:-1] if v not in dense)
-    before, inside = model.walk(order[:begin]).cost, model.walk((*order[:begin], *reductions)).cost
-    times = math.prod(model.extents[v] for v in dense) / min(regions.ROWS, max(1, model.extents[dense[-1]]))
-    return before + (inside - before) * times
+    before, inside = model.walk(found.around).cost, model.walk((*found.around, *found.reductions)).cost
+    return before + (inside - before) * found.groups * (found.strips if found.walks else 1)
 
 
 def rows(model: Model, order: Order, begin: int | None) -> tuple[cin.IndexVar, ...] | None:

@@ -16,7 +16,7 @@ from sparsejax.formats import passes
 from sparsejax.jit.cost import machine, memory, statistics
 from sparsejax.jit.cost.statistics import EVEN
 from sparsejax.jit.ir import cin
-from sparsejax.jit.schedule import placement, regions, tiled_loops
+from sparsejax.jit.schedule import placement, regions, tile_waits, tiled_loops
 from sparsejax.jit.schedule.assembly import SCATTER
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Waiting:
         self._result = model.result
 
     @cached_property
-    def _layouts(self) -> Mapping[cin.Access, tuple[float, tuple[float, ...]]]:
+    def layouts(self) -> Mapping[cin.Access, tuple[float, tuple[float, ...]]]:
         """The bytes of an entry, and how many positions one of the level above has, of every array whose indices are all variables, and of
         operands whose indices are looked up."""
         model = self._model
@@ -81,7 +81,7 @@ class Waiting:
     @cached_property
     def bytes(self) -> float:
         """Of all arrays."""
-        return sum(math.prod(fanout) * each for each, fanout in self._layouts.values())
+        return sum(math.prod(fanout) * each for each, fanout in self.layouts.values())
 
     def total(self, order: Order, shared: Shared = ALONE) -> float:
         """Nanoseconds for the arrays whose indices all have loops in `order`: operands as they are stored, or copied for these loops, and a result
@@ -91,12 +91,17 @@ class Waiting:
         known = self._alone if shared is ALONE else self._totals.setdefault(shared, {})
         made = known.get(order)
         if made is None:
+            state = self._model.walk(order)
+            tiles = tiled_loops.tiles(self._model, order) if shared is ALONE and not state.leaders else None
+            if tiles is not None and (tiles.rows is not None or tiles.strips > 1):
+                made = known[order] = tile_waits.Waits(self._model, tiles).total(state.discordant)
+                return made
             here, written = self._model.machine, self._result
             waits = 0.0
             for a in self._ended(order):
                 found = self._lines(a, order, shared)
                 if a in shared.again:
-                    near = shared.beside.each + self._layouts[a][0] * self._inside(a, order[: shared.beside.shared])
+                    near = shared.beside.each + self.layouts[a][0] * self._inside(a, order[: shared.beside.shared])
                     found = [x._replace(among=min(x.among, near)) for x in found]
                 waits += memory.price(found, here, a is written)
             made = known[order] = self.total(order[:-1], shared) + waits
@@ -104,7 +109,7 @@ class Waiting:
 
     def drained(self) -> float:
         """Nanoseconds for a result that is written from the first entry to the last, out of a workspace that holds all of it or parts."""
-        found = self._layouts.get(self._result)
+        found = self.layouts.get(self._result)
         if found is None:
             return 0.0
         each, fanout = found
@@ -126,7 +131,7 @@ class Waiting:
         the bytes."""
         here, saved = self._model.machine, 0.0
         here = replace(here, line=(0.0, *here.line[1:]), stream=(0.0, *here.stream[1:]))
-        for access in filter(self._layouts.__contains__, arrays):
+        for access in filter(self.layouts.__contains__, arrays):
             found = self._lines(access, order)
             near = [x._replace(among=share * x.among) for x in found]
             saved += memory.price(found, here, False) - memory.price(near, here, False)
@@ -146,7 +151,7 @@ class Waiting:
 
     def _inside(self, access: cin.Access, shared: Order) -> float:
         """How many positions of an array one run of the body of some loops has."""
-        _, fanout = self._layouts[access]
+        _, fanout = self.layouts[access]
         stored = [access.indices[d] for d in access.tensor.format.order]
         return math.prod(many for ix, many in zip(stored, fanout, strict=True) if ix not in shared)
 
@@ -170,7 +175,7 @@ class Waiting:
     @cached_property
     def _ending(self) -> dict[cin.IndexVar, list[cin.Access]]:
         """The arrays that a loop over a variable may be the innermost one of."""
-        return {v: [a for a in self._layouts if v in a.bound] for v in self._model.nest.variables}
+        return {v: [a for a in self.layouts if v in a.bound] for v in self._model.nest.variables}
 
     def _walk(self, order: Order, around: Around | None = None) -> _Walk:
         """What is asked of loops for each array that they end; the outermost ones run as other statements say that are `around`."""
@@ -185,7 +190,7 @@ class Waiting:
         state, before = self._model.walk(order), self._walk(order[:-1]) if order else _Walk([], [], [], None)
         rows = tiled_loops.rows(self._model, order, tiled_loops.first(self._model, order))
         survivors, leaders = [*before.survivors, state.survivors], [*before.leaders, state.leaders]
-        return _Walk(survivors, leaders, [*before.spreads, self._spread(order)] if order else [], rows)
+        return _Walk(survivors, leaders, [*before.spreads, self.spread(order)] if order else [], rows)
 
     def _ended(self, order: Order) -> list[cin.Access]:
         """The arrays of which the last loop is the innermost one."""
@@ -203,13 +208,15 @@ class Waiting:
             and (a is not self._result or model.assembled(order)[0] != SCATTER)
         ]
 
+    def copied(self, access: cin.Access, shared: Shared = ALONE) -> list[memory.Lines]:
+        """The lines of a copy, which is read at least once, from its first entry to the last."""
+        each, fanout = self.layouts[access]
+        return [memory.Lines(each * math.prod(fanout) / memory.LINE, self.bytes + shared.beside.bytes, 0.0)]
+
     def _lines(self, access: cin.Access, order: Order, shared: Shared = ALONE) -> list[memory.Lines]:
         stored = [access.indices[d] for d in access.tensor.format.order]
-        if (
-            access in self._model.walk(order).discordant
-        ):  # a copy is read at least once, from its first entry to the last
-            each, fanout = self._layouts[access]
-            return [memory.Lines(each * math.prod(fanout) / memory.LINE, self.bytes + shared.beside.bytes, 0.0)]
+        if access in self._model.walk(order).discordant:
+            return self.copied(access, shared)
         if access.computed:
             depths = tuple([max(map(order.index, cin.variables_of(ix))) for ix in stored])
             drawn = sorted({order.index(v) for ix in stored if cin.follows(ix) is None for v in cin.variables_of(ix)})
@@ -223,7 +230,7 @@ class Waiting:
         leads = not drawn and all(not leaders[k + 1] or access in leaders[k + 1] for k in depths)
         near = [EVEN if leads or drawn else spreads[k] for k in depths]
         new, among = math.prod([x.new for x in near]), tuple([x.among for x in near])
-        each, fanout = self._layouts[access]
+        each, fanout = self.layouts[access]
         in_runs = not drawn or cin.follows(stored[-1]) is not None
         model, deepest = self._model, max(depths)
         last = model.walk(order[: deepest + 1])
@@ -249,9 +256,10 @@ class Waiting:
     def leads(self, order: Order, others: Collection[str]) -> tuple[tuple[cin.Access, ...], statistics.Spread]:
         """What leads the last of these loops, but for arrays with the names of `others`, and how close its coordinates lie."""
         leaders = tuple([a for a in self._model.walk(order).leaders if a.tensor.name not in others])
-        return leaders, self._spread(order) if leaders else EVEN
+        return leaders, self.spread(order) if leaders else EVEN
 
-    def _spread(self, order: Order) -> statistics.Spread:
+    def spread(self, order: Order) -> statistics.Spread:
+        """How close together the coordinates lie that the last of these loops visits."""
         found = self._spreads.get(order)
         if found is None:
             found = self._spreads[order] = self._spread_of(order)
