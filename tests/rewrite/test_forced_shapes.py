@@ -133,6 +133,7 @@ FINER = [
     *[("sums", f"loop_shape=stored_values, tail={t}") for t in ("masked", "scalar", "unasked")],
     *[("product", f"loop_shape=pairs, prefetch={p}") for p in ("ahead", "none")],
     *[("product", f"loop_shape=gathered, prefetch={p}") for p in ("ahead", "none")],
+    *[("triplets", f"loop_shape=segmented, prefetch={p}") for p in ("ahead", "none")],
     *[("sampled", f"loop_shape=side_by_side, prefetch={p}") for p in ("ahead", "none")],
     *[("sums of groups", f"loop_shape=unrolled, tail={t}") for t in ("masked", "scalar")],
     *[("many columns", f"loop_shape=groups, prefetch={p}") for p in ("ahead", "none")],

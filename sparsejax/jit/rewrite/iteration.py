@@ -230,7 +230,9 @@ def _shaped(loop: Loop, plan: LoopPlan) -> LoopPlan:
     over = position_walks.found(loop, needed[0]) if len(needed) == 1 else {}
     shape = choices.pick("loop_shape", [*over, *legal], position_walks.best(loop, over, cheapest))
     if shape in over:
-        return replace(plan, shape=shape, walk=over[shape])
+        return replace(
+            plan, shape=shape, walk=over[shape], prefetch=position_walks.prefetches(loop, over[shape], shape)
+        )
     plan = replace(plan, shape=shape, copies=loop_shapes.copies(loop, needed[0], shape))
     if shape in ("entries", "consecutive", "groups", "pairs", "gathered", "side_by_side", "row_tiles", "stored_values"):
         plan = replace(plan, prefetch=fetches.prefetches(loop, needed[0], shape))

@@ -27,7 +27,7 @@ import math
 from dataclasses import replace
 
 from sparsejax.jit.backend import host
-from sparsejax.jit.ir import cin, operators, simplify
+from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.loop_plans import Leaders, PositionWalk
 from sparsejax.jit.rewrite import loop_shapes, summation
 from sparsejax.jit.rewrite.loop_shapes import GATHERED, Loop
@@ -72,11 +72,22 @@ def _pays(loop: Loop, shape: str, walk: PositionWalk) -> bool:
         return False  # positions of a segment may be few
     mean = _mean(loop, walk)
     if shape == "segmented":
-        place = (walk.leader.tensor.name, walk.level + len(walk.vars) - 1)
-        return host.has_gathers() and mean < SCANNED[place in loop.program.many]
+        return host.has_gathers() and mean < SCANNED[_many(loop, walk)]
     if walk.where is not None:
         return mean < IN_PLACE
     return isinstance(walk.stmt, cin.Assign) and walk.stmt.lhs.tensor.policy != "scalar" and mean < PLAIN
+
+
+def prefetches(loop: Loop, walk: PositionWalk, shape: str) -> bool:
+    """Whether what a scan reads in order is fetched ahead: of many positions."""
+    legal = ("ahead", "none") if shape == "segmented" else ("none",)
+    ahead = shape == "segmented" and _many(loop, walk)
+    return choices.pick("prefetch", legal, "ahead" if ahead else "none") == "ahead"
+
+
+def _many(loop: Loop, walk: PositionWalk) -> bool:
+    """Whether the positions are expected to be more than the processor remembers segments of."""
+    return (walk.leader.tensor.name, walk.level + len(walk.vars) - 1) in loop.program.many
 
 
 def _mean(loop: Loop, walk: PositionWalk) -> float:

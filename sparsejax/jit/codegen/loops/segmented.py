@@ -13,16 +13,19 @@
 No branch depends on where a row ends, and what a row sums up never leaves registers: per entry it takes as long for rows of one entry as of fifty
 (1.1 to 0.8 ns from the second cache, Granite Rapids). Lanes are those of places that are a multiple of their number, wherever a walk begins: the
 order in which a row is summed up does not depend on chunks, which end where rows do. Lanes outside of a walk have the identity.
+
+Of many positions, what is read in order is fetched ahead, as in walks of segments (`prefetch`): three to four streams and the operands that are gathered
+leave the processor too little of it in time (`A @ x`, five entries per row: 0.95 of the time with 200,000 entries, 0.75 to 0.85 with a million).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.backend.builder import SIZES, Builder, Val
 from sparsejax.jit.backend.types import vector_of
-from sparsejax.jit.codegen import emit, register_tiles
-from sparsejax.jit.codegen.loops import positions
+from sparsejax.jit.codegen import emit, kernel_memory, register_tiles
+from sparsejax.jit.codegen.loops import positions, prefetch
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import DenseArea, Input
 from sparsejax.jit.ir import cin, operators
@@ -82,6 +85,8 @@ class _Scan:
     def whole(self, place: Val) -> None:
         """A vector of places, with others before and behind."""
         b = self.loop.b
+        if self.loop.plan.prefetch:
+            self._fetch(b.add(place, prefetch.STREAM))
         self._visit(place, b.sub(place, 1), None, None, lambda step: self._from(b.i64(step)))
 
     def _visit(
@@ -117,6 +122,16 @@ class _Scan:
         ends = b.binary("xor", goes_on, b.splat(b.const("i1", 1), self.count))
         with b.under(b.named("ends", ends if inside is None else b.and_(inside, ends))):
             self._write(emit.cast(b, value, tensor.dtype), self.target(at))
+
+    def _fetch(self, later: Val) -> None:
+        """Ask for what is read in order at a later place."""
+        b, levels = self.loop.b, self.operand.buffers[self.found.level :][: len(self.found.vars)]
+        for level in levels:
+            kernel_memory.prefetch(b, level["crd"].pointer, later, SIZES[level["crd"].type])
+        for access in self.read:
+            beside = self.loop.context.operands[access.tensor.name]
+            if access not in self.gathered and isinstance(beside, Input):
+                kernel_memory.prefetch(b, beside.vals, later, access.dtype.itemsize)
 
     def _term(self, place: Val, at: Sequence[Val]) -> emit.Num:
         """What is summed up, at coordinates; the identity in lanes that the mask leaves out."""
