@@ -117,3 +117,32 @@ def test_coordinates_of_a_segment(processor):
     rows = planned(access("Z", "dense", I, J), (A, x), counts)
     assert "# A[i,j,k]: segmented over i, j, k" in rows
     assert "    where Z_t" in rows
+
+
+TILED = """
+forall i   # A[i,k]: entries, prefetch
+  forall j (tile)
+    where Y_t: scalar float64
+      forall k   # A[i,k]: entries
+        Y_t[] += multiply(A[i,k], X[k,j])
+    then
+      Y[i,j] += Y_t[]
+"""
+
+
+@pytest.mark.parametrize(("columns", "mean", "flat"), [(8, 2, True), (8, 32, False), (64, 2, False)])
+def test_narrow_rows_are_added_position_by_position(processor, columns, mean, flat):
+    processor(True, True)
+    A, one = access("A", "coo", I, K), Format.parse("dense", 2)
+    X = cin.Access(cin.Tensor("X", (ROWS, columns), np.dtype("f8"), one, 0.0), (K, J))
+    Y = cin.Access(cin.Tensor("Y", (ROWS, columns), np.dtype("f8"), one, 0.0), (I, J))
+    kernel = nest.of_definition(Y.tensor, cin.Definition((I, J), "add", cin.Call("multiply", (A, X), A.dtype)))
+    facts = statistics.Facts({"A": (float(ROWS), float(ROWS * mean)), "X": (float(ROWS), float(ROWS * columns))})
+
+    def planned(choose):
+        with config.using(machine="granite_rapids", num_threads=1, choose=choose):
+            return str(iteration.planned(pipeline.program_of(kernel, search.choose(kernel, facts), facts)))
+
+    assert planned("loop_shape=entries").replace(" (parallel)", "") == TILED.strip()
+    assert "# A[i,k]: positions over i, k" in planned("loop_shape=positions")
+    assert ("# A[i,k]: positions over i, k" in planned("auto")) == flat

@@ -14,6 +14,8 @@ positions   what is innermost, at every position; a sum into a register that goe
             (`codegen/loops/positions`)
 segmented   sums of neighbouring positions with equal coordinates, in lanes: a segmented scan (`codegen/loops/segmented`)
 
+Where a register tile is outside of the inner loops, it is undone: every position adds to its row of the result.
+
 Legal where the loops have one leader, an operand in a run of coordinate levels, walked to the end of the run, and where all else is dense below:
 nothing is searched, and nothing but the body depends on a loop. Of one `where` between the loops, what is outside are the coordinates of a segment.
 
@@ -31,7 +33,7 @@ from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.loop_plans import Leaders, PositionWalk
 from sparsejax.jit.rewrite import loop_shapes, summation
 from sparsejax.jit.rewrite.loop_shapes import GATHERED, Loop
-from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes
+from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes, vectorizable
 
 SCANNED = {False: 48.0, True: 96.0}
 """Positions of a segment, on average, below which a scan in lanes is faster than sums of segment after segment, of few positions and of many, the lengths of
@@ -41,6 +43,10 @@ IN_PLACE = 12.0
 """The same of accumulating in the result: 0.52, 0.37, 0.46, 0.79 and 1.95 of the time; nothing is left to hoist out of inner loops."""
 PLAIN = 32.0
 """The same of bodies that accumulate in the result anyway."""
+
+ROWS, ROW = {False: 3.0, True: 12.0}, 128
+"""The same of rows of the result that a position adds to, of so many bytes at most, of few positions and of many: of eight doubles 0.93, 0.67, 0.70, 0.72
+and 0.75 of the time of register tiles with 1, 2, 3, 5 and 10 positions (50,000; Granite Rapids); wider ones take as long either way."""
 
 
 def found(loop: Loop, key: Leaders) -> dict[str, PositionWalk]:
@@ -75,6 +81,9 @@ def _pays(loop: Loop, shape: str, walk: PositionWalk) -> bool:
         return host.has_gathers() and mean < SCANNED[_many(loop, walk)]
     if walk.where is not None:
         return mean < IN_PLACE
+    if isinstance(walk.stmt, cin.Forall) and isinstance(walk.stmt.body, cin.Assign) and walk.stmt.kind == "vector":
+        wide = loop.program.extent(walk.stmt.var) * walk.stmt.body.lhs.dtype.itemsize > ROW
+        return not wide and mean < ROWS[_many(loop, walk)]
     return isinstance(walk.stmt, cin.Assign) and walk.stmt.lhs.tensor.policy != "scalar" and mean < PLAIN
 
 
@@ -108,9 +117,12 @@ def _nest(loop: Loop, leader: cin.Access) -> PositionWalk | None:
         return None
     variables, stmt = [loop.var], loop.cases[frozenset([leader])]
     where: cin.Where | None = None
+    tile: cin.Forall | None = None
     rows = 0
     while len(variables) < end - first:
         match stmt:
+            case cin.Forall(_, cin.Where(_, producer), "tile") if where is None and tile is None:
+                tile, stmt = stmt, producer
             case cin.Where(cin.Assign(), producer) if where is None and cin.workspace(stmt).policy == "scalar":
                 where, rows, stmt = stmt, len(variables), producer
             case cin.Forall(var, body, "serial") if leader.level_index(first + len(variables)) == var:
@@ -122,12 +134,31 @@ def _nest(loop: Loop, leader: cin.Access) -> PositionWalk | None:
                 return None
     if end == len(form.levels):
         stmt = simplify.at_entry(stmt, leader)
+    if tile is not None:
+        row = _untiled(tile, stmt)
+        if row is None or leader in state.unsure:
+            return None
+        stmt = row
     others = [a for a in _touched(stmt, where) if a != leader and a.tensor.policy != "scalar"]
     if any(a in state.unsure or not state.below(a) for a in others):
         return None
     if any(leader in cin.accesses(a) for a in others if a.computed):
         return None
     return PositionWalk(leader, first, tuple(variables), stmt, where, rows)
+
+
+def _untiled(tile: cin.Forall, stmt: cin.Stmt) -> cin.Stmt | None:
+    """What a register tile sums up, added to its place of the result at every position: `stmt` along the tile; None where that is something else."""
+    assert isinstance(tile.body, cin.Where)
+    used, tensor = tile.body.consumer, cin.workspace(tile.body)
+    if not isinstance(stmt, cin.Assign) or not isinstance(used, cin.Assign) or stmt.lhs.tensor != tensor:
+        return None
+    if tensor.policy != "scalar" or used.rhs != stmt.lhs or used.op != stmt.op or used.op is None:
+        return None
+    if tensor.dtype != used.lhs.dtype:
+        return None
+    row = cin.Forall(tile.var, cin.Assign(used.lhs, used.op, stmt.rhs), "vector")
+    return row if vectorizable(replace(row, kind="serial")) and not simplify.conditions(row) else None
 
 
 def _touched(stmt: cin.Stmt, where: cin.Where | None) -> list[cin.Access]:
