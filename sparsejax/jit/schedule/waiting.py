@@ -121,7 +121,7 @@ class Waiting:
         here, more = self._model.machine, 0.0
         first, second, third = here.caches
         less = replace(here, caches=(first, share * second, third))
-        for access in filter(self._layouts.__contains__, arrays):
+        for access in filter(self.layouts.__contains__, arrays):
             found = self._lines(access, order)
             more += memory.price(found, less, False) - memory.price(found, here, False)
         return more
@@ -140,7 +140,7 @@ class Waiting:
     def across(self, access: cin.Access, order: Order) -> float:
         """How many nanoseconds longer an array is read whose vectors lie across two lines, by loops of which the last one runs along it: a quarter as
         much in the first cache as in the second one, where as much passes by as it takes. Tiles read once what their rows share."""
-        if access not in self._layouts:
+        if access not in self.layouts:
             return 0.0
         here, among = self._model.machine, self._lines(access, order)[0].among
         near, far = here.beyond(among)[0], here.beyond(2 * among)[1]
