@@ -265,7 +265,9 @@ def _combine(keys: list[Array], vals: Array, combine: np.ufunc | None) -> tuple[
     if fresh.all():
         return keys, vals
     starts = np.flatnonzero(fresh)
-    merged = (combine or _default_combine(vals)).reduceat(vals, starts).astype(vals.dtype, copy=False)
+    merged = (
+        passes.added(vals, starts) if combine is None else combine.reduceat(vals, starts).astype(vals.dtype, copy=False)
+    )
     return [key[starts] for key in keys], merged
 
 

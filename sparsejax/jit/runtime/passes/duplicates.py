@@ -1,7 +1,7 @@
 """Entries of equal coordinates that stand next to each other in a segment become one: what one kernel for each dtype runs.
 
-Every entry is compared with the one before it. The first of a run is written at the next place; those behind it are added up by themselves
-and then to the first, as `numpy.add.reduceat` does with up to `RUN` entries, so that results have the same bits.
+Every entry is compared with the one before it, without a branch: the first of a run is written at the next place, and what those behind it add up to, by
+themselves and one after the other, is added to it there, as `passes.added` does with up to `ADDED` entries, so that results have the same bits.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats.passes import Array
+from sparsejax.formats.passes import ADDED, Array
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, as_kernel, empty, run, vectors
-
-RUN = 8
-"""Numbers of a run that NumPy adds up one by one: of complex ones, each is two."""
 
 
 def folded(pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array] | None:
@@ -23,7 +20,7 @@ def folded(pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array] | 
     made, longest = np.empty(len(pos), INT64), np.zeros(1, INT64)
     left, sums = empty(len(crd), crd.dtype), empty(len(vals), vals.dtype)
     run(_folded(crd.itemsize, vals.dtype), len(pos) - 1, pos, crd, vals, made, left, sums, longest)
-    if vals.dtype.kind in "fc" and longest[0] > RUN // (1 + (vals.dtype.kind == "c")):
+    if vals.dtype.kind in "fc" and longest[0] > ADDED:
         return None
     count = int(made[-1])
     if 2 * count < len(crd):
@@ -48,33 +45,26 @@ def _folded(b: Builder, size: int, dtype: np.dtype[Any]) -> None:
         for k, number in enumerate(numbers):
             b.store(sums, b.add(b.mul(at, parts), k), number)
 
-    zero = b.const(kind, 0.0 if dtype.kind in "fc" else 0)
-    first, rest = ([b.var(name, zero) for _ in range(parts)] for name in ("first", "rest"))
+    nothing = b.const(kind, -0.0 if dtype.kind in "fc" else 0)  # what is added to it stays as it is
+    first, rest = ([b.var(name, nothing) for _ in range(parts)] for name in ("first", "rest"))
     place, count, most, last = (b.var(name, b.i64(0)) for name in ("place", "count", "most", "last"))
     made.put(b, b.i64(0), b.i64(0))
     with b.for_(b.i64(0), rows, "r") as r:
         b.set(last, b.i64(-1))
         with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
             c, own = b.named("c", crd.number(b, p)), [b.named("x", x) for x in value(b, vals, p)]
-
-            def again(own: list[Val] = own) -> None:
-                alone = b.named("alone", b.eq(b.get(count), 1))
-                for var, x in zip(rest, own, strict=True):
-                    b.set(var, b.select(alone, x, b.binary(add, b.get(var), x)))
-                b.increment(count)
-                b.set(most, b.max(b.get(most), b.get(count)))
-                total = [b.binary(add, b.get(x), b.get(y)) for x, y in zip(first, rest, strict=True)]
-                put(b, b.sub(b.get(place), 1), total)
-
-            def new(p: Val = p, c: Val = c, own: list[Val] = own) -> None:
-                left.put(b, b.get(place), crd.get(b, p))
-                put(b, b.get(place), own)
-                for var, x in zip(first, own, strict=True):
-                    b.set(var, x)
-                b.set(last, c)
-                b.set(count, b.i64(1))
-                b.increment(place)
-
-            b.if_else(b.eq(c, b.get(last)), again, new)
+            again = b.named("again", b.eq(c, b.get(last)))
+            b.set(last, c)
+            b.set(count, b.select(again, b.add(b.get(count), 1), b.i64(1)))
+            b.set(most, b.max(b.get(most), b.get(count)))
+            b.increment(place, b.select(again, b.i64(0), b.i64(1)))
+            total = []
+            for x, y, new in zip(first, rest, own, strict=True):
+                b.set(y, b.select(again, b.binary(add, b.get(y), new), nothing))
+                b.set(x, b.select(again, b.get(x), new))
+                total.append(b.binary(add, b.get(x), b.get(y)))
+            to = b.named("to", b.sub(b.get(place), 1))
+            left.put(b, to, crd.get(b, p))
+            put(b, to, total)
         made.put(b, b.add(r, 1), b.get(place))
     longest.put(b, b.i64(0), b.get(most))

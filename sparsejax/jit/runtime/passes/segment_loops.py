@@ -3,7 +3,7 @@
 lengths    how many entries each segment of the result has: of segments that are picked, inside a range, or named; `summed` makes `pos`
 copied     the segments from where they begin to where they go; the beginnings of later ones are prefetched
 compacted  every entry is written at the next place, without a branch, which moves on where it is inside; until there are all
-named      entries are put where they belong among those of their segment, from behind: segments are short
+named      entries are put side by side, and in order in each segment: these are short
 located    a binary search in every segment, without branches but for its end
 lined      rows at whose ends some diagonals are outside entry by entry; between these, `ROWS` rows at once
 recurred   one multiplication and one sum after the other
@@ -18,6 +18,7 @@ from sparsejax.formats.levels.walk import find
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen.kernel_memory import clear
 from sparsejax.jit.runtime.passes.conversion_loops import Pairs, Vector
+from sparsejax.jit.runtime.passes.ranked_segments import Segments
 
 AHEAD = 16
 """How many segments ahead entries are prefetched."""
@@ -198,7 +199,7 @@ class Named:
     out: Vector
 
 
-def named(b: Builder, first: Val, end: Val, v: Named, moves: Pairs) -> None:
+def named(b: Builder, first: Val, end: Val, v: Named, moves: Pairs, segments: Segments) -> None:
     last = b.named("last", b.sub(v.pos.get(b, end), 1))
     with b.for_(first, end, "r") as r:
         begin = b.named("begin", v.made.get(b, r))
@@ -209,34 +210,12 @@ def named(b: Builder, first: Val, end: Val, v: Named, moves: Pairs) -> None:
             # whether an entry is named is guessed wrongly often: what was read ahead is lost then, what was fetched ahead is not
             v.ends.prefetch(b, v.crd.number(b, b.min(b.add(p, AHEAD), last)))
             with b.for_(v.ends.number(b, c), v.ends.number(b, b.add(c, 1)), "q") as q:
-                new = b.named("new", v.order.number(b, q))
-                values = [source.get(b, p) for source, _ in moves]  # few entries are named: others are not read
-                _inserted(b, begin, b.get(at), new, v.out, [target for _, target in moves], values)
+                to = b.get(at)
+                v.out.put(b, to, v.out.element(b, v.order.number(b, q)))
+                for source, target in moves:  # few entries are named: others are not read
+                    target.put(b, to, source.get(b, p))
                 b.increment(at)
-
-
-def _inserted(
-    b: Builder, begin: Val, end: Val, new: Val, out: Vector, targets: Sequence[Vector], values: Sequence[Val]
-) -> None:
-    """An entry among those from `begin` to `end`, whose coordinates increase."""
-    place = b.var("place", end)
-    b.set(place, end)
-    going = b.var("going", b.lt(begin, end))
-    b.set(going, b.lt(begin, end))
-    with b.while_(lambda: b.get(going)):
-        here = b.named("here", b.get(place))
-        before = b.named("before", b.sub(here, 1))
-        larger = b.named("larger", b.lt(new, out.number(b, before)))
-        with b.if_(larger):
-            out.put(b, here, out.get(b, before))
-            for target in targets:
-                target.put(b, here, target.get(b, before))
-            b.set(place, before)
-        b.set(going, b.and_(larger, b.lt(begin, before)))
-    to = b.get(place)
-    out.put(b, to, out.element(b, new))
-    for target, value in zip(targets, values, strict=True):
-        target.put(b, to, value)
+        segments.tidy(b, begin, b.get(at))
 
 
 def _found(b: Builder, crd: Vector, pos: Vector, segment: Val, c: Val) -> Val:
@@ -483,16 +462,9 @@ def lined(
     pos.put(b, rows, b.get(place))
 
 
-def tidied(b: Builder, first: Val, end: Val, pos: Vector, crd: Vector, vals: Vector, twice: Vector) -> None:
-    """Segments in place, and at `twice` how many coordinates are equal to the one before."""
-    count = b.var("count", b.i64(0))
+def tidied(b: Builder, first: Val, end: Val, pos: Vector, segments: Segments, twice: Vector) -> None:
+    """Segments in place, and at `twice` whether coordinates are equal in one."""
+    found = b.var("found", b.i64(0))
     with b.for_(first, end, "r") as r:
-        begin = b.named("begin", pos.get(b, r))
-        with b.for_(b.add(begin, 1), pos.get(b, b.add(r, 1)), "p") as p:
-            new, before = b.named("new", crd.number(b, p)), b.named("before", crd.number(b, b.sub(p, 1)))
-            with b.if_(b.lt(new, before)):
-                _inserted(b, begin, p, new, crd, [vals], [vals.get(b, p)])
-        with b.for_(b.add(begin, 1), pos.get(b, b.add(r, 1)), "p") as p:
-            equal = b.eq(crd.number(b, p), crd.number(b, b.sub(p, 1)))
-            b.increment(count, b.convert("zext", equal, "i64"))
-    twice.put(b, b.i64(0), b.get(count))
+        b.set(found, b.binary("or", b.get(found), segments.tidy(b, pos.get(b, r), pos.get(b, b.add(r, 1)))))
+    twice.put(b, b.i64(0), b.get(found))

@@ -23,12 +23,11 @@ from sparsejax.jit.runtime.passes.pass_kernels import (
     run_parts,
     vectors,
 )
+from sparsejax.jit.runtime.passes.ranked_segments import Segments, longest
 from sparsejax.jit.runtime.system import threads
 
 COPIED = 1 << 23
 """Bytes from which threads copy sooner than one (4 MB: 166 us by two, 116 by one; 16 MB: 462 and 769, Zen 3)."""
-SHORT = 64
-"""Entries of a segment up to which each is put in its place by moving others."""
 SEARCHED = 4
 """As many entries that are moved take as long as one that is searched."""
 RARE = 2000
@@ -112,19 +111,20 @@ class SegmentPasses(Passes):
         if (
             not pos[0] and len(order) == len(ends) - 1 and _increases(ends)
         ):  # a permutation: segments are as long as before
-            made, longest = pos, _longest(pos)
+            made, most = pos, _longest(pos)
         else:
             made = empty(len(pos), INT64)
-            longest = _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, pos, crd, ends)
-        if longest > SHORT:
+            most = _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, pos, crd, ends)
+        found, short = int(made[-1]), longest(crd_dtype(len(order)).itemsize)
+        if most > short:
             return None
-        found = int(made[-1])
         out = empty(found, crd_dtype(len(order)))
         moved, pairs, sizes = _targets(columns, found)
-        behind = *(address(a) for a in (pos, made, crd, ends, order, out)), *pairs
+        behind = found, *(address(a) for a in (pos, made, crd, ends, order, out))
+        kept = [np.empty((len(parts), short), dtype) for dtype in (out.dtype, INT64, *(a.dtype for a in moved))]
         run_parts(
             _named(crd.itemsize, ends.itemsize, order.itemsize, out.itemsize, sizes),
-            [(*pair, *behind) for pair in parts],
+            [(*pair, *behind, *(address(room[k]) for room in kept), *pairs) for k, pair in enumerate(parts)],
         )
         return made, out, moved
 
@@ -282,9 +282,9 @@ class SegmentPasses(Passes):
         return made, slots[1::2]
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
-        lengths = pos[1:] - pos[:-1]
-        many = np.maximum.reduce(lengths, initial=0) > SHORT
-        long = np.flatnonzero(lengths > SHORT) if many else lengths[:0]
+        lengths, short = pos[1:] - pos[:-1], longest(crd.itemsize)
+        many = np.maximum.reduce(lengths, initial=0) > short
+        long = np.flatnonzero(lengths > short) if many else lengths[:0]
         if len(long) * RARE > len(crd):
             return None
         if many:  # in order before the others, so that nothing is moved in them
@@ -294,9 +294,11 @@ class SegmentPasses(Passes):
                 crd[first:end], vals[first:end] = crd[first:end][order], vals[first:end][order]
         crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
         twice = np.zeros(len(parts), np.int64)
-        behind, counts = [address(a) for a in (pos, crd, vals)], address(twice)
+        behind, counts = (len(crd), *map(address, (pos, crd, vals))), address(twice)
+        kept = [np.empty((len(parts), short), dtype) for dtype in (crd.dtype, vals.dtype, INT64)]
         run_parts(
-            _tidied(crd.itemsize, vals.itemsize), [(*pair, *behind, counts + 8 * k) for k, pair in enumerate(parts)]
+            _tidied(crd.itemsize, vals.itemsize),
+            [(*pair, *behind, counts + 8 * k, *(address(room[k]) for room in kept)) for k, pair in enumerate(parts)],
         )
         return crd, vals, not (twice.any() if len(parts) > 1 else twice[0])
 
@@ -452,8 +454,12 @@ def _counted_named(b: Builder, size: int, ends_size: int, alone: bool) -> None:
 @as_kernel
 def _named(b: Builder, size: int, ends_size: int, order_size: int, out_size: int, sizes: tuple[int, ...]) -> None:
     names = "pos", "made", "crd", "ends", "order", "out"
-    (first, end), given = _share(b), vectors(b, 2, (8, 8, size, ends_size, order_size, out_size), names)
-    segment_loops.named(b, first, end, segment_loops.Named(*given), pairs_of(b, 8, sizes))
+    (first, end), stop = _share(b), b.slot(2, "i64", "stop")
+    given = segment_loops.Named(*vectors(b, 3, (8, 8, size, ends_size, order_size, out_size), names))
+    kept, number, *others = vectors(b, 9, (out_size, 8, *sizes), ("kept", "number", *["kept"] * len(sizes)))
+    moves = pairs_of(b, 11 + len(sizes), sizes)
+    segments = Segments((given.out, *(target for _, target in moves)), (kept, *others), number, stop)
+    segment_loops.named(b, first, end, given, moves, segments)
 
 
 @as_kernel
@@ -545,5 +551,7 @@ def _chosen(b: Builder, sizes: tuple[int, ...]) -> None:
 
 @as_kernel
 def _tidied(b: Builder, size: int, vals_size: int) -> None:
-    (first, end), given = _share(b), vectors(b, 2, (8, size, vals_size, 8), ("pos", "crd", "vals", "twice"))
-    segment_loops.tidied(b, first, end, *given)
+    (first, end), stop = _share(b), b.slot(2, "i64", "stop")
+    pos, crd, vals, twice = vectors(b, 3, (8, size, vals_size, 8), ("pos", "crd", "vals", "twice"))
+    *kept, number = vectors(b, 7, (size, vals_size, 8), ("kept", "kept", "number"))
+    segment_loops.tidied(b, first, end, pos, Segments((crd, vals), kept, number, stop), twice)
