@@ -238,7 +238,7 @@ def test_regrouped(old, new, entries):
 
 
 @pytest.mark.parametrize("extent", [20, 5000])
-@pytest.mark.parametrize(("parents", "longest"), [(0, 1), (1, 40), (900, 12), (60_000, 12)])
+@pytest.mark.parametrize(("parents", "longest"), [(0, 1), (1, 40), (900, 12), (300, 125), (60_000, 12)])
 def test_tidied(parents, longest, extent):
     rng = np.random.default_rng(parents)
     pos = np.append(0, np.cumsum(rng.integers(0, longest + 1, parents)))
@@ -273,6 +273,51 @@ def test_folded(parents, longest, extent, index, dtype):
     owners = np.arange(parents).repeat(np.diff(made[0]))
     assert (np.diff(owners * np.int64(extent) + made[1]) > 0).all()
     np.testing.assert_allclose(made[2], total[owners, made[1]], rtol=0, atol=1e-3 * (vals.dtype.kind in "fc"))
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", ["i1", "f4", "f8", "c16"])
+@pytest.mark.parametrize("length", [2, 3, 7, 8, 9, 16, 17, 33, 63, 64, 65, 127, 128, 129])
+def test_segments_of_every_number_of_vectors_are_tidied(length, dtype, index):
+    """All entries but those of the last segments are ranked; equal coordinates stay in their order."""
+    rng = np.random.default_rng(length)
+    pos = np.arange(0, 40 * length + 1, length)
+    vals = rng.integers(-100, 100, pos[-1]).astype(dtype)
+    for extent in (2, length, 10**6):
+        crd = rng.integers(0, extent, pos[-1]).astype(index)
+        expected, wanted, distinct = FEW.tidied(pos, crd, vals)
+        found = MANY.tidied(pos, crd.copy(), vals.copy())
+        if found is None:
+            assert length > 512 // crd.itemsize
+            continue
+        same_parts(found[:2], [expected, wanted])
+        assert found[2] is distinct
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("lead", [0, 5])
+@pytest.mark.parametrize(
+    ("rows", "extent", "longest"), [(0, 5, 1), (40, 1, 1), (200, 64, 9), (3000, 65, 60), (40_000, 900, 9)]
+)
+@pytest.mark.parametrize("which", ["permutation", "some once", "some often", "none"])
+def test_coordinates_that_a_list_names(which, rows, extent, longest, lead, threads):
+    """Extents of a word of marks, more and less; entries before the first segment belong to none."""
+    rng = np.random.default_rng(rows)
+    pos = lead + np.append(0, np.cumsum(rng.integers(0, min(longest, extent) + 1, rows)))
+    crd = np.concatenate([np.zeros(lead, int), *(np.sort(rng.permutation(extent)[:n]) for n in np.diff(pos))])
+    crd, columns = crd.astype(np.int32), [rng.random(len(crd)), rng.integers(0, 9, len(crd)).astype("i1")]
+    order = rng.permutation(extent)
+    wanted = {
+        "permutation": order,
+        "some once": order[: extent // 3],
+        "some often": rng.integers(0, extent, 1 + extent // 8),
+        "none": order[:0],
+    }[which]
+    with sj.config.using(num_threads=threads):
+        made = MANY.named(pos, crd, MANY.numbered(wanted, extent), columns)
+    ends, expected, moved = FEW.named(pos, crd, FEW.numbered(wanted, extent), columns)
+    equal(made[0] - made[0][0], ends - ends[0])
+    same_parts([made[1], *made[2]], [expected, *moved])
 
 
 def test_long_segments_are_not_tidied_by_moving_entries():

@@ -9,12 +9,18 @@ follows it in memory is read with it. The last segments of all, and those of two
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from sparsejax.formats.passes import Array
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.types import lanes_of
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.pass_kernels import address
 
 BYTES, VECTORS = 64, 8
 """Of a vector of coordinates; vectors that a segment which is ranked may fill."""
@@ -25,6 +31,20 @@ FEW = 2
 def longest(size: int) -> int:
     """How many entries a segment may have that is ranked, where coordinates have `size` bytes."""
     return VECTORS * BYTES // size
+
+
+def aside(parts: int, size: int, others: tuple[int, ...]) -> tuple[Array, list[list[int]]]:
+    """Memory, and in it, for every part, the addresses of `number` and of `kept`, for coordinates of `size` bytes and `others`."""
+    places, step = _places(size, others)
+    room = np.empty(parts * step, np.uint8)
+    first = address(room)
+    return room, [[first + k * step + place for place in places] for k in range(parts)]
+
+
+@functools.cache
+def _places(size: int, others: tuple[int, ...]) -> tuple[list[int], int]:
+    *places, end = itertools.accumulate([longest(size) * width for width in (8, size, *others)], initial=0)
+    return places, end
 
 
 @dataclass(frozen=True)

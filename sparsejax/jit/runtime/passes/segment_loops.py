@@ -3,7 +3,6 @@
 lengths    how many entries each segment of the result has: of segments that are picked, inside a range, or named; `summed` makes `pos`
 copied     the segments from where they begin to where they go; the beginnings of later ones are prefetched
 compacted  every entry is written at the next place, without a branch, which moves on where it is inside; until there are all
-named      entries are put side by side, and in order in each segment: these are short
 located    a binary search in every segment, without branches but for its end
 lined      rows at whose ends some diagonals are outside entry by entry; between these, `ROWS` rows at once
 recurred   one multiplication and one sum after the other
@@ -185,37 +184,6 @@ def filtered(
                 target.put(b, to, source.get(b, p))
             b.increment(at, inside(b, c, start, span, step))
         made.put(b, b.add(r, 1), b.get(at))
-
-
-@dataclass(frozen=True)
-class Named:
-    """Segments `pos` of `crd`, the numbers `order[ends[c]:ends[c + 1]]` of coordinate c, and segments `made` of `out`."""
-
-    pos: Vector
-    made: Vector
-    crd: Vector
-    ends: Vector
-    order: Vector
-    out: Vector
-
-
-def named(b: Builder, first: Val, end: Val, v: Named, moves: Pairs, segments: Segments) -> None:
-    last = b.named("last", b.sub(v.pos.get(b, end), 1))
-    with b.for_(first, end, "r") as r:
-        begin = b.named("begin", v.made.get(b, r))
-        at = b.var("at", begin)
-        b.set(at, begin)
-        with b.for_(v.pos.get(b, r), v.pos.get(b, b.add(r, 1)), "p") as p:
-            c = b.named("c", v.crd.number(b, p))
-            # whether an entry is named is guessed wrongly often: what was read ahead is lost then, what was fetched ahead is not
-            v.ends.prefetch(b, v.crd.number(b, b.min(b.add(p, AHEAD), last)))
-            with b.for_(v.ends.number(b, c), v.ends.number(b, b.add(c, 1)), "q") as q:
-                to = b.get(at)
-                v.out.put(b, to, v.out.element(b, v.order.number(b, q)))
-                for source, target in moves:  # few entries are named: others are not read
-                    target.put(b, to, source.get(b, p))
-                b.increment(at)
-        segments.tidy(b, begin, b.get(at))
 
 
 def _found(b: Builder, crd: Vector, pos: Vector, segment: Val, c: Val) -> Val:

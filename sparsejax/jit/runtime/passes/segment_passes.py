@@ -11,7 +11,7 @@ import numpy as np
 from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
-from sparsejax.jit.runtime.passes import duplicates, insertions, segment_loops
+from sparsejax.jit.runtime.passes import duplicates, insertions, named_segments, segment_loops
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -23,7 +23,7 @@ from sparsejax.jit.runtime.passes.pass_kernels import (
     run_parts,
     vectors,
 )
-from sparsejax.jit.runtime.passes.ranked_segments import Segments, longest
+from sparsejax.jit.runtime.passes.ranked_segments import Segments, aside, longest
 from sparsejax.jit.runtime.system import threads
 
 COPIED = 1 << 23
@@ -107,25 +107,23 @@ class SegmentPasses(Passes):
     ) -> tuple[Array, Array, list[Array]] | None:
         order = np.ascontiguousarray(places[1])
         ends = np.ascontiguousarray(places[0], crd_dtype(len(order) + 1))
-        crd, parts = np.ascontiguousarray(crd), _rows(pos)
+        crd, columns, parts = np.ascontiguousarray(crd), [np.ascontiguousarray(c) for c in columns], _rows(pos)
+        stops: Array | None = None
         if (
             not pos[0] and len(order) == len(ends) - 1 and _increases(ends)
         ):  # a permutation: segments are as long as before
             made, most = pos, _longest(pos)
         else:
-            made = empty(len(pos), INT64)
-            most = _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, pos, crd, ends)
-        found, short = int(made[-1]), longest(crd_dtype(len(order)).itemsize)
-        if most > short:
+            made, stops = empty(len(pos), INT64), pos[1:]
+            if pos[-1] >= MANY:
+                stops, crd, columns = named_segments.kept(pos, crd, ends, columns, parts)
+            given = pos, stops, crd, ends, np.empty(len(crd) + 1, INT64)
+            most = _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, *given)
+        if most > longest(crd_dtype(len(order)).itemsize):
             return None
-        out = empty(found, crd_dtype(len(order)))
-        moved, pairs, sizes = _targets(columns, found)
-        behind = found, *(address(a) for a in (pos, made, crd, ends, order, out))
-        kept = [np.empty((len(parts), short), dtype) for dtype in (out.dtype, INT64, *(a.dtype for a in moved))]
-        run_parts(
-            _named(crd.itemsize, ends.itemsize, order.itemsize, out.itemsize, sizes),
-            [(*pair, *behind, *(address(room[k]) for room in kept), *pairs) for k, pair in enumerate(parts)],
-        )
+        found = int(made[-1])
+        out, moved = empty(found, crd_dtype(len(order))), [empty(found, column.dtype) for column in columns]
+        named_segments.numbered(pos, stops, made, (ends, order), (crd, columns), (out, moved), parts)
         return made, out, moved
 
     def located(self, pos: Array, crd: Array, parent: Array, wanted: Array) -> Array:
@@ -295,11 +293,12 @@ class SegmentPasses(Passes):
         crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
         twice = np.zeros(len(parts), np.int64)
         behind, counts = (len(crd), *map(address, (pos, crd, vals))), address(twice)
-        kept = [np.empty((len(parts), short), dtype) for dtype in (crd.dtype, vals.dtype, INT64)]
+        room, rows = aside(len(parts), crd.itemsize, (vals.itemsize,))
         run_parts(
             _tidied(crd.itemsize, vals.itemsize),
-            [(*pair, *behind, counts + 8 * k, *(address(room[k]) for room in kept)) for k, pair in enumerate(parts)],
+            [(*pair, *behind, counts + 8 * k, *rows[k]) for k, pair in enumerate(parts)],
         )
+        del room  # until here, threads write to it
         return crd, vals, not (twice.any() if len(parts) > 1 else twice[0])
 
     def folded(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array]:
@@ -442,24 +441,9 @@ def _filtered(b: Builder, size: int, out_size: int, sizes: tuple[int, ...], step
 
 @as_kernel
 def _counted_named(b: Builder, size: int, ends_size: int, alone: bool) -> None:
-    counting, (pos, crd, ends) = _counting(b, alone), vectors(b, 4, (8, size, ends_size), ("pos", "crd", "ends"))
-
-    def times(p: Val) -> Val:
-        c = b.named("c", crd.number(b, p))
-        return b.sub(ends.number(b, b.add(c, 1)), ends.number(b, c))
-
-    segment_loops.counted(b, counting, pos, times)
-
-
-@as_kernel
-def _named(b: Builder, size: int, ends_size: int, order_size: int, out_size: int, sizes: tuple[int, ...]) -> None:
-    names = "pos", "made", "crd", "ends", "order", "out"
-    (first, end), stop = _share(b), b.slot(2, "i64", "stop")
-    given = segment_loops.Named(*vectors(b, 3, (8, 8, size, ends_size, order_size, out_size), names))
-    kept, number, *others = vectors(b, 9, (out_size, 8, *sizes), ("kept", "number", *["kept"] * len(sizes)))
-    moves = pairs_of(b, 11 + len(sizes), sizes)
-    segments = Segments((given.out, *(target for _, target in moves)), (kept, *others), number, stop)
-    segment_loops.named(b, first, end, given, moves, segments)
+    counting = _counting(b, alone)
+    given = vectors(b, 4, (8, 8, size, ends_size, 8), ("pos", "stops", "crd", "ends", "sums"))
+    counting.put(b, named_segments.lengths(b, counting.first, counting.end, tuple(given)))
 
 
 @as_kernel
@@ -553,5 +537,5 @@ def _chosen(b: Builder, sizes: tuple[int, ...]) -> None:
 def _tidied(b: Builder, size: int, vals_size: int) -> None:
     (first, end), stop = _share(b), b.slot(2, "i64", "stop")
     pos, crd, vals, twice = vectors(b, 3, (8, size, vals_size, 8), ("pos", "crd", "vals", "twice"))
-    *kept, number = vectors(b, 7, (size, vals_size, 8), ("kept", "kept", "number"))
+    number, *kept = vectors(b, 7, (8, size, vals_size), ("number", "kept", "kept"))
     segment_loops.tidied(b, first, end, pos, Segments((crd, vals), kept, number, stop), twice)
