@@ -130,7 +130,7 @@ forall i   # A[i,k]: entries, prefetch
 """
 
 
-@pytest.mark.parametrize(("columns", "mean", "flat"), [(8, 2, True), (8, 32, False), (64, 2, False)])
+@pytest.mark.parametrize(("columns", "mean", "flat"), [(8, 2, True), (8, 32, False), (12, 2, False), (64, 2, False)])
 def test_narrow_rows_are_added_position_by_position(processor, columns, mean, flat):
     processor(True, True)
     A, one = access("A", "coo", I, K), Format.parse("dense", 2)

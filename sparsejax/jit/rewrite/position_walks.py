@@ -30,6 +30,7 @@ from dataclasses import replace
 
 from sparsejax.jit.backend import host
 from sparsejax.jit.ir import choices, cin, operators, simplify
+from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.loop_plans import Leaders, PositionWalk
 from sparsejax.jit.rewrite import loop_shapes, summation
 from sparsejax.jit.rewrite.loop_shapes import GATHERED, Loop
@@ -44,9 +45,10 @@ IN_PLACE = 12.0
 PLAIN = 32.0
 """The same of bodies that accumulate in the result anyway."""
 
-ROWS, ROW = {False: 3.0, True: 12.0}, 128
-"""The same of rows of the result that a position adds to, of so many bytes at most, of few positions and of many: of eight doubles 0.93, 0.67, 0.70, 0.72
-and 0.75 of the time of register tiles with 1, 2, 3, 5 and 10 positions (50,000; Granite Rapids); wider ones take as long either way."""
+ROWS, ROW = {False: 3.0, True: 12.0}, (64, 128)
+"""The same of rows of the result that a position adds to, of so many bytes, of few positions and of many: of eight doubles 0.93, 0.67, 0.70, 0.72 and 0.75
+of the time of register tiles with 1, 2, 3, 5 and 10 positions (50,000; Granite Rapids); wider ones take as long either way. Whole vectors alone: what is
+stored under a mask does not come to a load that follows at once (rows of eight floats take twice as long)."""
 
 
 def found(loop: Loop, key: Leaders) -> dict[str, PositionWalk]:
@@ -82,8 +84,9 @@ def _pays(loop: Loop, shape: str, walk: PositionWalk) -> bool:
     if walk.where is not None:
         return mean < IN_PLACE
     if isinstance(walk.stmt, cin.Forall) and isinstance(walk.stmt.body, cin.Assign) and walk.stmt.kind == "vector":
-        wide = loop.program.extent(walk.stmt.var) * walk.stmt.body.lhs.dtype.itemsize > ROW
-        return not wide and mean < ROWS[_many(loop, walk)]
+        extent = loop.program.extent(walk.stmt.var)
+        size = extent * walk.stmt.body.lhs.dtype.itemsize
+        return not isinstance(extent, Bounded) and size in ROW and mean < ROWS[_many(loop, walk)]
     return isinstance(walk.stmt, cin.Assign) and walk.stmt.lhs.tensor.policy != "scalar" and mean < PLAIN
 
 
