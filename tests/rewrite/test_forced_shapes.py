@@ -92,7 +92,7 @@ PROGRAMS = {
         lambda: sum((NAMES[:, z, None] > 0) * (V[NAMES[:, z]] @ WEIGHTS[z]) for z in range(5)),
     ),
     "triplets": (lambda A, x: A @ x, (stored(A, "coo"), VECTOR), lambda: A @ VECTOR),
-    "columns of triplets": (lambda A, V: A.T @ V, (stored(A, "coo"), U), lambda: A.T @ U),
+    "columns of triplets": (lambda A, v: A.T @ v, (stored(A, "coo"), U[:, 0]), lambda: A.T @ U[:, 0]),
     "dense sums": (lambda U: U.sum(axis=1) * 1.0, (U,), lambda: U.sum(1)),
 }
 SHAPES = [
