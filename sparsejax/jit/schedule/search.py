@@ -385,11 +385,14 @@ class Model(Computed):
         vectors = 0.0
         if len(bound) + 1 == len(self.nest.variables) and leaders:
             vectors = VECTOR * state.survivors * min(1.0, work)  # a run of few entries takes one
+        cheap, called = state.operators
         for depends, (arithmetic, functions) in self._operators.items():
             if var in depends and depends <= bound | {var}:
-                cost += survivors * arithmetic + max(survivors, vectors) * functions
+                cheap, called = cheap + survivors * arithmetic, called + max(survivors, vectors) * functions
+        cost += cheap + called - sum(state.operators)
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
-        return State(order, bound | {var}, discordant, cost, survivors, scattered, paid, tuple(leaders), thin)
+        spent = discordant, cost, survivors, scattered, paid, tuple(leaders), thin, (cheap, called)
+        return State(order, bound | {var}, *spent)
 
     def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> bool:
         """Whether the innermost loop runs over rows of few entries that are taken in blocks (`flat` shapes), so that their ends are foreseen."""

@@ -282,12 +282,20 @@ class _Pricing:
         inner = best.cost.loops - before
         if row_blocking.gains(nest, number, place):
             inner *= tiled_loops.TILED
+        inner += self.own(number, shared, parent.loops)
         common = self.shared(number, shared, self.around(number, made, place, runs))
         waiting = self.waits(number, best.order, shared, common)
         if shared:
             model = self.models[number]
             waiting += self.stall(model, best.order, common.beside) * times * model.waiting.stalls(best.order, common)
         return place, Cost(inner * often + once, waiting, output, best.cost.conversions), times, best
+
+    def own(self, number: int, shared: Loops, around: Loops) -> float:
+        """What the operators of a statement cost in the loops that it shares, as many of those `around` it: one at a time where others run inside, which
+        takes as long as a vector does."""
+        cheap, functions = self.models[number].walk(shared).operators
+        alone = len(around) > len(shared) == len(self.models[number].nest.variables)
+        return cheap + functions * (search.VECTOR if alone else 1)
 
     def stall(self, model: search.Model, order: Loops, beside: memory.Beside) -> float:
         """What a run of shared loops is longer for that the reads of the next one do not start: until it is known where loops over entries end, else
