@@ -57,6 +57,7 @@ BEAM, LISTED = 400, 120
 TRIED, MOST = 24, 20_000
 """Orders that are listed as legal, of so many at most."""
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
+_SPENT = operator.itemgetter(0)
 
 
 def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
@@ -142,9 +143,6 @@ def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
     form, counts = nest.output.format, level_counts(nest, facts)
     ends = [stop - 1 for _, stop in form.runs if not form.levels[stop - 1].full]
     return tuple(int(min(limit, 2 * counts[level])) for level in ends)
-
-
-_SPENT = operator.itemgetter(0)
 
 
 class Model(Computed):
