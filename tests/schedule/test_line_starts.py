@@ -47,6 +47,17 @@ def test_operands_that_are_read_again_from_the_second_cache_are_copied(n, each, 
     assert (f"B {COPIED}" in text) == copies, text
 
 
+@pytest.mark.parametrize("each, copies", [(4, False), (95, True)])
+def test_operands_are_read_as_often_as_the_loops_run_that_statements_share(each, copies):
+    """The product alone would read all of V for every row of U."""
+    U = begun(np.ones((1000, 32)), 16)
+    with sj.config.using(machine="granite_rapids", choose="fusion=together"):
+        text = str(
+            sj.explain(lambda A, U, V: snp.sum(A * snp.exp(U @ V.T), axis=1))(matrix(1000, each), U, begun(U, 16))
+        )
+    assert "fused" in text and (f"C {COPIED}" in text) == copies, text
+
+
 def test_views_of_operands_are_copied():
     """A library call makes a view of V, which begins where V does."""
     U = begun(np.ones((1000, 32)), 16)

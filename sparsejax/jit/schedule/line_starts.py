@@ -21,7 +21,7 @@ from sparsejax.jit.cost.memory import LINE
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.schedule import placement, regions, search
+from sparsejax.jit.schedule import placement, regions, search, statements
 from sparsejax.jit.schedule.schedules import Schedule
 
 
@@ -30,12 +30,12 @@ def copied(nest: Nest, known: Facts, schedule: Schedule) -> frozenset[str]:
     here, saved = machine.current(), dict[str, float]()
     if not (here.split or choices.free()) or schedule.columns is not None or nest.bounded:
         return frozenset()
-    for part, order, facts in _statements(nest, known, schedule):
+    for part, order, facts, scale in _statements(nest, known, schedule):
         model = search.model(part, facts)
         for access in dict.fromkeys(part.reads):
             if _legal(access, order, facts) and access.tensor.name not in dict(schedule.conversions):
                 rows = 1 if any(not a.tensor.format.is_dense for a in part.reads) else regions.ROWS
-                gain = model.waiting.across(access, order) / rows
+                gain = scale * model.waiting.across(access, order) / rows
                 saved[access.tensor.name] = saved.get(access.tensor.name, 0.0) + gain
     if not saved:
         return frozenset()
@@ -45,15 +45,17 @@ def copied(nest: Nest, known: Facts, schedule: Schedule) -> frozenset[str]:
     return frozenset() if taken == "where_they_are" else frozenset(pays or saved)
 
 
-def _statements(nest: Nest, known: Facts, schedule: Schedule) -> Iterator[tuple[Nest, tuple[cin.IndexVar, ...], Facts]]:
-    """The statements of a kernel, with their loops and what is known of what they read."""
+def _statements(
+    nest: Nest, known: Facts, schedule: Schedule
+) -> Iterator[tuple[Nest, tuple[cin.IndexVar, ...], Facts, float]]:
+    """The statements of a kernel, with their loops, what is known of what they read, and how often these run, as times what they would alone."""
     if not nest.nested:
-        yield nest, schedule.order, known
+        yield nest, schedule.order, known, 1.0
         return
-    facts = search.with_targets(nest, known, schedule.registers)
+    facts, scales = search.with_targets(nest, known, schedule.registers), statements.scales(nest, known, schedule)
     for number in range(len(nest.producers) + 1):
         order = schedule.order if number == len(nest.producers) else schedule.places[number].loops
-        yield placement.statement(nest, number, schedule.registers), order, facts
+        yield placement.statement(nest, number, schedule.registers), order, facts, scales.get(number, 1.0)
 
 
 def _legal(access: cin.Access, order: tuple[cin.IndexVar, ...], known: Facts) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sparsejax.jit.cost import machine, memory, statistics
@@ -83,16 +83,17 @@ def loops(nest: Nest, facts: Facts, schedule: Schedule) -> tuple[Loop, ...]:
         return search.loops(nest, facts, schedule.order)
     pricing, last = _Pricing(nest, facts, schedule.registers), len(nest.producers)
     made = list(search.loops(pricing.statements[last], pricing.facts, schedule.order))
-    places: list[Place | None] = [*schedule.places, Place(last, 0, schedule.order)]
-    runs = {last: 1.0}
-    for number in reversed(range(last)):
+    for number, scale in pricing.scales(schedule).items():
         place = schedule.places[number]
-        runs[number] = pricing.runs(places, place, runs)
-        scale = runs[number] / pricing.survivors(number, place.loops[: place.depth])
         for loop in search.loops(pricing.statements[number], pricing.facts, place.loops)[place.depth :]:
             times = (loop.starts * scale, loop.iterations * scale, loop.survivors * scale)
             made.append(Loop(loop.var, *times, loop.leaders))
     return tuple(made)
+
+
+def scales(nest: Nest, facts: Facts, schedule: Schedule) -> Mapping[int, float]:
+    """For every producer of a nest, how often its loops run, as times what they would alone."""
+    return _Pricing(nest, facts, schedule.registers).scales(schedule)
 
 
 def _orders(nest: Nest) -> Iterator[Loops]:
@@ -179,6 +180,17 @@ class _Pricing:
         ):
             return made
         return inside
+
+    def scales(self, schedule: Schedule) -> dict[int, float]:
+        """For every producer, how often its loops run under a schedule, as times what they would alone; from the last one."""
+        last = len(self.nest.producers)
+        places: list[Place | None] = [*schedule.places, Place(last, 0, schedule.order)]
+        runs, found = {last: 1.0}, dict[int, float]()
+        for number in reversed(range(last)):
+            place = schedule.places[number]
+            runs[number] = self.runs(places, place, runs)
+            found[number] = runs[number] / self.survivors(number, place.loops[: place.depth])
+        return found
 
     def best(self, number: int, shared: Loops) -> Schedule | None:
         """The cheapest schedule of a statement inside `shared` loops, or that with the order that is asked for."""
