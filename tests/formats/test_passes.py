@@ -7,7 +7,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.formats.passes import Learning, Passes
-from sparsejax.jit.runtime.passes import segment_passes
+from sparsejax.jit.runtime.passes import partitions, segment_passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
 
 pytestmark = pytest.mark.rotating(16)
@@ -73,6 +73,45 @@ def test_buckets_are_the_same_for_any_number_of_threads(size, extent, threads):
     expected, wanted = FEW.bucketed(keys, columns, extent)
     for ours, theirs in zip((pos, *moved), (expected, *wanted), strict=True):
         equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtypes", [("i4", "f8"), ("i8", "c16", "i1"), ("u2", "f4")])
+@pytest.mark.parametrize("kind", ["i4", "u4", "i8"])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_many_entries_go_to_parts_of_the_buckets_first(dtypes, kind, threads, monkeypatch):
+    found = []
+    scattered = partitions.scattered
+    monkeypatch.setattr(partitions, "scattered", lambda *args: found.append(scattered(*args)) or found[-1])
+    size, extent, rng = 300_011, 1_000_003, np.random.default_rng(threads)
+    keys = rng.integers(0, extent, size).astype(kind)
+    columns = [rng.integers(0, 100, size).astype(dtype) for dtype in dtypes]
+    with sj.config.using(num_threads=threads):
+        pos, moved = MANY.bucketed(keys, columns, extent)
+    assert found[0] is not None
+    order = np.argsort(keys, kind="stable")
+    np.testing.assert_array_equal(pos, np.searchsorted(keys[order], np.arange(extent + 1)))
+    for ours, column in zip(moved, columns, strict=True):
+        equal(ours, column[order])
+
+
+def uneven(rng, size, extent):
+    keys = rng.integers(0, extent, size)
+    keys[rng.random(size) < 0.5] = 7
+    return keys
+
+
+@pytest.mark.parametrize("order", [lambda rng, n, m: np.sort(rng.integers(0, m, n)), uneven])
+def test_parts_are_not_made_of_entries_in_order_or_of_one_bucket(order, monkeypatch):
+    found = []
+    scattered = partitions.scattered
+    monkeypatch.setattr(partitions, "scattered", lambda *args: found.append(scattered(*args)) or found[-1])
+    size, extent = 300_011, 1_000_003
+    keys = order(np.random.default_rng(0), size, extent)
+    pos, (moved,) = MANY.bucketed(keys, [np.arange(size)], extent)
+    assert not any(found)
+    wanted = np.argsort(keys, kind="stable")
+    np.testing.assert_array_equal(moved, wanted)
+    np.testing.assert_array_equal(pos, np.searchsorted(keys[wanted], np.arange(extent + 1)))
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -16,7 +16,7 @@ from sparsejax.formats.passes import MANY, Array, crd_dtype, use
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime.passes import conversion_loops, pass_kernels
+from sparsejax.jit.runtime.passes import conversion_loops, partitions, pass_kernels
 from sparsejax.jit.runtime.passes.conversion_loops import LANES, Vector
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -116,6 +116,13 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
     entries, parts = len(key), threads.count() if len(key) >= FAR else 1
     if parts * buckets > SPREAD * entries:
         parts = 1
+    if entries >= FAR and not shift and buckets < 1 << 32:
+        width = partitions.width_of(key, columns, buckets)
+        several = threads.count()
+        ranges = [(entries * k // several, entries * (k + 1) // several) for k in range(several)]
+        found = width and partitions.scattered(key, columns, buckets, width, ranges)
+        if found:
+            return found
     pos, moved = empty(buckets + 1, INT64), [empty(len(c), c.dtype) for c in columns]
     mask = -1 if buckets & (buckets - 1) else buckets - 1
     pairs = [address(a) for pair in zip(columns, moved, strict=True) for a in pair]
