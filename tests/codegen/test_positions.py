@@ -163,3 +163,37 @@ def test_gradients_and_batches(shape):
         np.testing.assert_allclose(entries.todense(), (dense != 0) * np.outer(2 * w * (dense @ x), x), rtol=1e-12)
         X = rng.normal(size=(5, 40))
         np.testing.assert_allclose(sj.jit(sj.vmap(lambda x: A @ x))(X).todense(), X @ dense.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("masks", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i2", "u1", "c8"])
+@pytest.mark.parametrize("shape", ["positions", "entries"])
+def test_rows_of_part_of_a_vector(processor, shape, dtype, masks):
+    """Of as many columns as half a vector has lanes, or a quarter, nothing is left out under a mask."""
+    processor(masks, True)
+    rng = np.random.default_rng(5)
+    dense = matrix(LENGTHS, 40, dtype, rng)
+    for columns in (1, 2, 3, 4, 5, 8, 12, 16, 20, 32, 40):
+        X = rng.integers(0, 5, (40, columns)).astype(dtype)
+        for form in ("coo", "csr"):
+            with config.using(choose=f"loop_shape={shape}"):
+                A, jitted = sj.array(dense, format=form), sj.jit(lambda A, X: A @ X)
+                np.testing.assert_array_equal(jitted(A, X).todense(), dense @ X)
+                text = jitted.lower(A, X).as_text("llvm")
+            if masks and dtype == "f4" and columns in (4, 8):
+                assert f"<{columns} x float>" in text
+                assert "<16 x float>" not in text
+
+
+@pytest.mark.parametrize("form", ["csr", "coo", "csc", "dcsr"])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_values_beside_positions_are_as_many_as_there_are(form, dtype):
+    """Kernels over the values of a pattern are planned for as many as are expected."""
+    rng = np.random.default_rng(6)
+    for rows in range(3, 12):
+        dense = np.where(rng.random((rows, 4)) < 0.5, 1 + rng.random((rows, 4)), 0).astype(dtype)
+        A, y = sj.array(dense, format=form), rng.random(rows).astype(dtype)
+        slope = sj.jit(sj.grad(lambda A, y: (A * 2 * y.sum()).sum()))
+        np.testing.assert_allclose(slope(A, y).todense(), (dense != 0) * 2 * y.sum(), rtol=1e-5)
+        most = sj.jit(lambda A, y: sj.nn.segment_sum(A * 2, np.arange(len(y)) % 3, 3))(A, y).todense()
+        np.testing.assert_allclose(most, [2 * dense[k::3].sum(0) for k in range(3)], rtol=1e-5)

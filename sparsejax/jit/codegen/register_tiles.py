@@ -84,6 +84,8 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexV
         most = min(most, _room(b, stmt.body, count))
     along = (a for a in used if var in cin.bound_by(a))  # others are read once for all lanes
     masks = b.has_masks() and widest > 1 and all(a.dtype.kind in "iuf" for a in along)
+    if masks and (lanes := part_of_vector(context, var, widest)):
+        widest = lanes
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     long = context.program.extent(var) >= WIDE * widest
     wide = ((widest, WIDE),) if rows is None and long and _fits(b, stmt.body) else ()
@@ -235,6 +237,17 @@ def _extents(context: Context, var: cin.IndexVar) -> set[int]:
     if var.outer is None:
         return {context.program.extent(var)}
     return set(range(1, var.size + 1)) if isinstance(var.rest, Bounded) else {var.size, var.rest or var.size}
+
+
+def part_of_vector(context: Context, var: cin.IndexVar, widest: int) -> int:
+    """The lanes of all coordinates of a loop, where these are a power of two and fewer than a vector has: no mask is needed then, under which what
+    is stored would not be there for the next load; else 0. Two lanes are no vector. How many positions values have that are a first dimension is
+    not known but expected."""
+    if var.outer is not None or context.program.extents[var][1] == 0:
+        return 0
+    extent = context.program.extent(var)
+    known = not isinstance(extent, Bounded) and 2 < extent < widest and extent & (extent - 1) == 0
+    return extent if known else 0
 
 
 def _fits(b: Builder, stmt: cin.Stmt) -> bool:

@@ -62,7 +62,10 @@ def vector_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
 
     if isinstance(var.rest, Bounded):
         loop()
-    elif var.outer is None or not var.rest:
+    elif var.outer is None:
+        writes = maskable(body) and var in cin.bound_by(body.lhs)
+        loop(register_tiles.part_of_vector(context, var, VectorLoop.widest(body)) if writes else 0)
+    elif not var.rest:
         loop(var.size)
     else:
         context.b.if_else(context.in_last_block(var, env), lambda: loop(var.rest), lambda: loop(var.size))

@@ -45,10 +45,11 @@ IN_PLACE = 12.0
 PLAIN = 128.0
 """The same of bodies that accumulate in the result anyway: with 50 positions `A.T @ x` takes 0.57 of the time, `A.sum(axis=0)` 0.4 (200,000)."""
 
-ROWS, ROW = {False: 3.0, True: 12.0}, (64, 128)
-"""The same of rows of the result that a position adds to, of so many bytes, of few positions and of many: of eight doubles 0.93, 0.67, 0.70, 0.72 and 0.75
-of the time of register tiles with 1, 2, 3, 5 and 10 positions (50,000; Granite Rapids); wider ones take as long either way. Whole vectors alone: what is
-stored under a mask does not come to a load that follows at once (rows of eight floats take twice as long)."""
+ROWS, ROW = {False: 3.0, True: 12.0}, {False: (64, 128), True: (16, 32, 64, 128)}
+"""The same of rows of the result that a position adds to, of so many bytes without masks and with them, of few positions and of many: of eight doubles 0.93,
+0.67, 0.70, 0.72 and 0.75 of the time of register tiles with 1, 2, 3, 5 and 10 positions (50,000; Granite Rapids), of eight floats 0.76 and 0.85 with 1 and 5
+(200,000); wider ones take as long either way. Whole vectors alone, or a half or a quarter of one: what is stored under a mask does not come to a load that
+follows at once (rows of eight floats took twice as long)."""
 
 
 def found(loop: Loop, key: Leaders) -> dict[str, PositionWalk]:
@@ -86,7 +87,8 @@ def _pays(loop: Loop, shape: str, walk: PositionWalk) -> bool:
     if isinstance(walk.stmt, cin.Forall) and isinstance(walk.stmt.body, cin.Assign) and walk.stmt.kind == "vector":
         extent = loop.program.extent(walk.stmt.var)
         size = extent * walk.stmt.body.lhs.dtype.itemsize
-        return not isinstance(extent, Bounded) and size in ROW and mean < ROWS[_many(loop, walk)]
+        known = not isinstance(extent, Bounded) and loop.program.extents[walk.stmt.var][1] > 0
+        return known and size in ROW[host.has_masks()] and mean < ROWS[_many(loop, walk)]
     return isinstance(walk.stmt, cin.Assign) and walk.stmt.lhs.tensor.policy != "scalar" and mean < PLAIN
 
 
