@@ -455,6 +455,7 @@ class Passes:
 
     def folded(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array]:
         """(pos, crd, vals) with one entry, the sum ("or" of bools), for equal coordinates that follow each other in a segment; `pos` begins at 0.
+        What is given may be overwritten.
 
         >>> Passes().folded(np.array([0, 2, 4]), np.array([1, 1, 1, 2]), np.array([1.0, 2.0, 3.0, 4.0]))
         (array([0, 1, 3]), array([1, 1, 2]), array([3., 3., 4.]))

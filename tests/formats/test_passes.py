@@ -303,7 +303,7 @@ def test_folded(parents, longest, extent, index, dtype):
     vals = (rng.standard_normal(len(crd)) * 100).astype(dtype)
     if vals.dtype.kind in "fc":
         vals[::7] = -0.0
-    expected, made = FEW.folded(pos, crd, vals), MANY.folded(pos, crd, vals)
+    expected, made = FEW.folded(pos, crd, vals), MANY.folded(pos, crd.copy(), vals.copy())
     for ours, theirs in zip(made, expected, strict=True):
         assert ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
     total = np.zeros((parents, extent), vals.dtype)

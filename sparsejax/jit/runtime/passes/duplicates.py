@@ -15,10 +15,10 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, as_kernel, empty, run, vectors
 
 
-def folded(pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array] | None:
-    """(pos, crd, vals) of the sums; None where a run is longer."""
-    made, longest = np.empty(len(pos), INT64), np.zeros(1, INT64)
-    left, sums = empty(len(crd), crd.dtype), empty(len(vals), vals.dtype)
+def folded(pos: Array, crd: Array, vals: Array, inplace: bool) -> tuple[Array, Array, Array] | None:
+    """(pos, crd, vals) of the sums, in the memory of what was given if `inplace`: no run may be longer then; None where one is."""
+    made, longest = empty(len(pos), INT64), np.zeros(1, INT64)
+    left, sums = (crd, vals) if inplace else (empty(len(crd), crd.dtype), empty(len(vals), vals.dtype))
     run(_folded(crd.itemsize, vals.dtype), len(pos) - 1, pos, crd, vals, made, left, sums, longest)
     if vals.dtype.kind in "fc" and longest[0] > ADDED:
         return None

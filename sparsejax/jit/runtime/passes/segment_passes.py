@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
+from sparsejax.formats.passes import ADDED, MANY, Array, Passes, crd_dtype
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime.passes import duplicates, insertions, named_segments, segment_loops
@@ -303,7 +303,8 @@ class SegmentPasses(Passes):
 
     def folded(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array]:
         crd, vals = np.ascontiguousarray(crd), np.ascontiguousarray(vals)
-        return duplicates.folded(pos, crd, vals) or Passes.folded(self, pos, crd, vals)
+        inplace = len(crd) >= MANY and _longest(pos) <= ADDED
+        return duplicates.folded(pos, crd, vals, inplace) or Passes.folded(self, pos, crd, vals)
 
     def woven(
         self, pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
