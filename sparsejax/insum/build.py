@@ -20,7 +20,7 @@ from sparsejax.insum import check, functions, parse
 from sparsejax.insum.parse import Constant, Line, Name, Node, Op, Whole
 from sparsejax.jit.ir import operators
 from sparsejax.lax.elementwise import BINARY, UNARY, convert_element_type, elementwise, loop_dtypes
-from sparsejax.lax.extents import coordinates
+from sparsejax.lax.extents import coordinates, extent, is_known
 from sparsejax.lax.indirect import kernels, rules  # noqa: F401  (derivatives and batches)
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
 from sparsejax.lax.linear import empty, full
@@ -251,13 +251,23 @@ class _Builder:
 
     def index(self, index: Name | Whole, size: int) -> Index:
         if isinstance(index, Whole):
-            return index.value % size
+            return index.value if index.value >= 0 else self.from_end(index.value, size)
         if index.indices is None:
             return index.name
         made = self.ref(index)
         if not self.arrays[made.array].format.is_dense:
             self.sparse[made] = None
         return made
+
+    def from_end(self, value: int, size: int) -> Index:
+        """A negative constant as an index: a number, or an operand that holds it where an extent is a symbol."""
+        if is_known((size,)):
+            return value + size
+        name = f"{value} of {size}"
+        if name not in self.names:
+            self.arrays.append(asarray(extent(size) + value))
+            self.names.append(name)
+        return Ref(self.names.index(name), ())
 
     def ref(self, name: Name) -> Ref:
         number = self.names.index(name.name)

@@ -5,6 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax.formats import validate
 from sparsejax.formats.parts import constant
 
 FORMS = ("csr", "csc", "coo", "dcsr", "lil", "ell", "dia", "bsr:2x2", "rle", "(h,h)", "bitmap", "groupcoo:4")
@@ -32,6 +33,19 @@ def test_what_is_like_a_dense_array_is_dense():
     traced = sj.jit(lambda A, v: snp.full_like(A, v))(A, 2.0)
     np.testing.assert_array_equal(traced.todense(), np.full((2, 3), 2.0))
     assert snp.zeros_like(A, shape=(4,)).format.is_dense and snp.zeros_like(A, format="dense").format.is_dense
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (0, 3), (1, 3), (2, 3, 4), ()])
+def test_what_is_like_an_array_in_another_order_is_in_that_order(shape):
+    x = sj.array(np.arange(float(np.prod(shape))).reshape(shape)).T
+    columns = sj.asarray(np.asfortranarray(np.ones(shape)))
+    for source in (x, columns, columns.T):
+        for function in (snp.zeros_like, snp.ones_like, snp.empty_like):
+            for made in (function(source), sj.jit(function)(source)):
+                validate.validate(made.storage)
+                assert (made.format, made.shape) == (source.format, source.shape)
+                np.testing.assert_array_equal((made + source).todense(), made.todense() + source.todense())
+        np.testing.assert_array_equal(snp.zeros_like(source).todense(), np.zeros(source.shape))
 
 
 def test_huge_arrays_of_one_value_take_no_memory():

@@ -16,10 +16,11 @@ from tests.insum import statements
 BATCH = 50
 
 
-def fault(case: statements.Case) -> str | None:
+def fault(case: statements.Case, jitted: bool = False) -> str | None:
     """None when the results of a case are valid and what plain loops give, else what is wrong."""
     want = insum_interpreter.interpret(case.text, case.arrays, case.stored, case.dtypes)
-    got = sj.insum(case.text, returns=tuple(want), **case.operands)
+    run = functools.partial(sj.insum, case.text, returns=tuple(want))
+    got = (sj.jit(run) if jitted else run)(**case.operands)
     for made, (name, wanted) in zip(got, want.items(), strict=True):
         validate.validate(made.storage)
         dense = made.todense()
@@ -47,6 +48,41 @@ def test_random_statements_whatever_is_chosen(start):
                 found = fault(statements.make(seed))
             faults += [f"choose={way}: {found}"] if found else []
     assert not faults, "\n\n".join(faults)
+
+
+@pytest.mark.rotating(24)
+@pytest.mark.parametrize("start", range(700_000, 700_600, BATCH // 2))
+def test_random_statements_of_extents_that_are_symbols(start):
+    """As a second shape sees them: integers as indices count from ends that are read when the program runs."""
+    with sj.config.using(choose="shapes=symbolic"):
+        seeds = range(start, start + BATCH // 2)
+        faults = [f for f in (fault(statements.make(seed), jitted=True) for seed in seeds) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T[2] += x[i]",
+        "T[-1] += x[i]",
+        "T[-1] max= x[i]",
+        "T[X[-1]] += x[i]",
+        "T[X[1]] = x[2] + x[-3]",
+        "T[0] += x[X[2]]",
+    ],
+)
+def test_integers_as_indices_of_several_shapes(text):
+    """Of what is read and written, in bounds and outside of them."""
+    f = sj.jit(functools.partial(sj.insum, text))
+    for n in (3, 4, 6, 9, 2, 5):
+        arrays = {"T": np.zeros(n), "x": np.arange(1.0, n + 1), "X": np.arange(n)[::-1].copy()}
+        arrays = {name: x for name, x in arrays.items() if name in text}
+        if n < 3 and text != "T[-1] += x[i]" and text != "T[-1] max= x[i]" and text != "T[X[-1]] += x[i]":
+            with pytest.raises(IndexError, match="out of bounds"):
+                f(**arrays)
+            continue
+        wanted = insum_interpreter.interpret(text, arrays, {}, {k: x.dtype for k, x in arrays.items()})["T"]
+        np.testing.assert_array_equal(f(**arrays).todense(), wanted)
 
 
 def test_orders_count_variables_of_the_target():

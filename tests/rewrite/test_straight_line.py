@@ -49,7 +49,9 @@ class Case:
 
     @property
     def text(self):
-        operands = " * ".join(f"A{k}[{','.join(ls)}]" for k, ls in enumerate([self.constant, *self.factors]))
+        operands = " * ".join(
+            f"A{k}[{','.join(ls)}]" if ls else f"A{k}" for k, ls in enumerate([self.constant, *self.factors])
+        )
         return f"Out[{','.join(self.out)}] = {operands}"
 
     def expected(self):
@@ -72,7 +74,7 @@ def case_of(seed):
     everything = [*fixed, *loops]
     factors = []
     for _ in range(rng.randint(1, 4)):
-        own = rng.sample(everything, rng.randint(1, min(3, len(everything))))
+        own = rng.sample(everything, min(rng.choice((0, *(1, 2, 3) * 5)), len(everything)))
         if len(own) > 1 and own[0] in fixed and rng.random() < 0.1:
             own[1] = own[0]  # a diagonal
         factors.append("".join(own))
@@ -573,7 +575,7 @@ def text_of(C, arrays, kind):
     return f.lower(*arrays).as_text(kind), f(*arrays)
 
 
-@pytest.mark.parametrize("columns", [1, 16, 33, 64, 70])
+@pytest.mark.parametrize("columns", [0, 1, 16, 33, 64, 70])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i4"])
 @pytest.mark.parametrize("masks", [False, True], ids=["plain", "masks"])
 def test_matrices_of_samples_are_fetched_ahead(columns, dtype, masks):
@@ -609,6 +611,42 @@ def test_matrices_of_samples_are_read_once_and_in_order():
     read = [set(re.findall(r"[A-Z]\w*\[\w+,(\d),\w+,\w+\]", loop)) for loop in loops]
     assert [int(min(matrices)) for matrices in read] == [0, 1, 2], text
     assert loops[1].count("+=") == 7
+
+
+def test_factors_without_indices():
+    """Scalars, and derivatives of a number, whose cotangent has no axes."""
+    C, (X, Y, W) = sj.array(coefficients(), format="coo"), operands(batch=50)
+    dense = C.todense()
+
+    def energy(X, Y, W):
+        return sj.einsum("pijk,biu,bj,puw->", C, X, Y, W)
+
+    with sj.config.using(choose=STATIC):
+        made = sj.jit(lambda s, X, Y, W: sj.insum(PRODUCT.replace("* X", "* s * X"), C=C, s=s, X=X, Y=Y, W=W))(
+            2.0, X, Y, W
+        )
+        gradients = sj.jit(sj.grad(energy, (0, 1, 2)))(X, Y, W)
+    np.testing.assert_array_equal(made.todense(), 2 * np.einsum("pijk,biu,bj,puw->bkw", dense, X, Y, W))
+    for got, subscripts, others in (
+        (gradients[0], "pijk,bj,puw->biu", (Y, W)),
+        (gradients[1], "pijk,biu,puw->bj", (X, W)),
+        (gradients[2], "pijk,biu,bj->pu", (X, Y)),
+    ):
+        expected = np.einsum(subscripts, dense, *others)
+        np.testing.assert_array_equal(
+            got.todense(),
+            np.broadcast_to(expected.reshape(*expected.shape, *(1,) * (got.ndim - expected.ndim)), got.shape),
+        )
+
+
+@pytest.mark.parametrize("entries", [64, 65, 500, 1000])
+def test_sums_of_many_entries(entries):
+    """More than expressions may nest."""
+    D, a = sj.array(np.ones((entries, 1)), format="coo"), np.arange(entries * 20.0).reshape(entries, 20)
+    f = sj.jit(lambda a: sj.einsum("ip,ib->bp", D, a))
+    with sj.config.using(choose=STATIC):
+        np.testing.assert_array_equal(f(a).todense()[:, 0], a.sum(0))
+        assert "entries of A are written out" in str(sj.explain(f)(a))
 
 
 # ------------------------------------------------------------------------------------------------------------ texts

@@ -94,3 +94,30 @@ def test_an_interrupted_product_raises_and_leaves_nothing():
         interrupted()
     assert resident() - before < 300 << 20  # a whole result takes 430 MB
     assert f(small).nnz == 200
+
+
+@pytest.mark.parametrize("last", [1, 2, 7])
+def test_an_interrupt_before_the_first_statement_of_a_function_that_loops_call(last):
+    """Nobody can catch it there: the loop ends, and it is raised where the loop has been left."""
+    rng = np.random.default_rng(0)
+    a = sj.array(rng.random((400, 400)) * (rng.random((400, 400)) < 0.1), format="csr")
+    f = sj.jit(lambda a, x: sj.lax.fori_loop(0, 10, lambda i, y: sj.numpy.tanh(a @ y), x))
+    expected, seen = f(a, np.ones(400)).todense(), 0
+
+    def interrupt(frame, event, _):
+        nonlocal seen
+        if event == "call" and frame.f_code.co_qualname == "Called.__init__.<locals>.run":
+            seen += 1
+            if seen == last:
+                raise KeyboardInterrupt
+
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # ctypes tells it
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            f(a, np.ones(400))
+    finally:
+        sys.setprofile(None)
+        sys.unraisablehook = hook
+    assert seen == last
+    np.testing.assert_array_equal(f(a, np.ones(400)).todense(), expected)

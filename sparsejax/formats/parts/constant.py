@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparsejax.formats import ingest
 from sparsejax.formats.format import Format
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, dense_template
 
 _NORESERVE = 0x4000
 """Linux: the mapping may be larger than what memory there is."""
@@ -26,7 +26,10 @@ def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], format: str
     """
     if any(ingest.fill_scalar(value, dtype).tobytes()):
         return ingest.as_storage(np.full(shape, value, dtype), format)
-    made = ingest.as_storage(_zeros(shape, dtype), format, copy=False)
+    wanted = Format.parse("dense" if format is None else format, len(shape))
+    made = ingest.as_storage(_zeros(shape, dtype), Format(wanted.levels), copy=False)
+    if wanted != made.format:  # in another order of axes
+        made = Storage.dense(dense_template(wanted, made.shape, made.fill_value), made.vals, made.cache)
     made.cache["zeros"] = True
     return made
 

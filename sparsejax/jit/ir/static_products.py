@@ -300,7 +300,7 @@ def outer_of(product: Product, last: Step) -> cin.IndexVar | None:
     common = [v for v in (inner[0].loops if inner else last.loops) if all(v in s.loops for s in inner)]
     lane = next(iter(cin.followed(product.out.indices)[-1:]), None)
     common = [v for v in common if v != lane] or common
-    ends = {f.access.level_index(len(f.access.indices) - 1) for f in product.factors}
+    ends = {f.access.level_index(len(f.access.indices) - 1) for f in product.factors if f.access.indices}
     longest = max(common, key=lambda v: (v not in ends, product.extents[v]), default=None)
     return longest if inner or len(common) > 1 else None
 

@@ -145,7 +145,7 @@ def _nest(loop: Loop, leader: cin.Access) -> PositionWalk | None:
             return None
         stmt = row
     others = [a for a in _touched(stmt, where) if a != leader and a.tensor.policy != "scalar"]
-    if any(a in state.unsure or not state.below(a) for a in others):
+    if any(a in state.unsure or a not in state.levels or not state.below(a) for a in others):
         return None
     if any(leader in cin.accesses(a) for a in others if a.computed):
         return None

@@ -52,6 +52,9 @@ TOGETHER = {False: 6, True: 7}
 """Sums that run at once where they read the same, and no rows do, without masks and with them: a bound of registers, of which there are 32 with masks (seven
 times four vectors), and what an addition takes to be there."""
 
+RUN = 64
+"""Terms of a sum that are added one to the other."""
+
 Write = Callable[[Values, cin.Expr], cin.Stmt]
 """Writes the sum for some values of fixed variables."""
 Read = Callable[[Factor | Step, Values], cin.Expr]
@@ -130,7 +133,9 @@ def _lanes(last: Step, ends: Sequence[cin.IndexVar], outer: cin.IndexVar | None)
         for child in step.children:
             if isinstance(child, Step):
                 read = [
-                    f.access.level_index(len(f.access.indices) - 1) for f in child.children if isinstance(f, Factor)
+                    f.access.level_index(len(f.access.indices) - 1)
+                    for f in child.children
+                    if isinstance(f, Factor) and f.access.indices
                 ]
                 fit = [v for v in child.loops if v != outer]
                 wanted = made[step] or next(iter(v for v in step.summed), None)
@@ -449,4 +454,7 @@ def _product(factors: Sequence[cin.Expr]) -> cin.Expr:
 
 
 def _sum(terms: Sequence[cin.Expr]) -> cin.Expr:
+    """A sum, term by term; a long one as the sum of parts, of `RUN` terms each: expressions nest no deeper than passes follow."""
+    if len(terms) > RUN:
+        return _sum([_sum(terms[k : k + RUN]) for k in range(0, len(terms), RUN)])
     return functools.reduce(lambda x, y: cin.Call("add", (x, y), x.dtype), terms)

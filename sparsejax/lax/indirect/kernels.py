@@ -77,6 +77,7 @@ def _index(index: Index, operands: Sequence[rules.Operand]) -> cin.Index:
         return cin.IndexVar(index)
     if isinstance(index, int):
         return index
+    assert isinstance(index, Ref), f"{index} is no index"
     made = _entry(index, operands)
     assert isinstance(made, cin.Access)
     return made

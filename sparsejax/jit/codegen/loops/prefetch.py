@@ -158,7 +158,7 @@ def streams(loop: Loop, index: Val) -> None:
         assert isinstance(operand, Input)
         last = len(access.indices) - 1
         row = int(context.program.extent(strip.var)) * size
-        rows = max(DISTANCE, FAR // row)
+        rows = max(DISTANCE, FAR // max(1, row))
         later = b.add(here.cursors[access].pos, b.mul(context.axis_of_level(access, last).span, rows))
         for line in range(-(-strip.lanes * strip.vectors * size // LINE)):
             kernel_memory.prefetch(b, operand.vals, b.add(later, line * LINE // size), size, near=False)

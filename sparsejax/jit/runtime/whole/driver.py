@@ -5,6 +5,8 @@ it are numbers of words, `*x` is what the word `x` points to.
 
     HALT                            leave
     CALL   f x                      the kernel at address f, on the slots from word x on; where it fails, leave with its status
+    ASK    f x y                    the function of Python at address f, on the slots from word x on; where word y is not `DONE` then, leave with the
+                                    difference
     COPY   x y n                    n words from y on, to x
     FILL   x n bits size            n elements of `size` bytes at *x
     TAKE   x y size                 x = memory for as many elements as word y says (`allocator`)
@@ -37,9 +39,12 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.codegen.kernel_memory import block, null
 
-HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD, SWITCH, CLONE, ALIGN = range(16)
+HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD, SWITCH, CLONE, ALIGN, ASK = range(17)
 WIDTH = 5
 PAUSED = -1
+DONE = 7
+"""What a function of Python (`table.Called`) adds to its status when it has come to its end. One that an interrupt leaves before its first statement writes
+nothing, and what `ctypes` returns then is left over from another call: nobody but the word tells."""
 FIRST = 64
 """Rounds before Python is asked for signals for the first time."""
 AWAY = 0.05
@@ -81,6 +86,8 @@ def drive(
             raises = failures.get(int(slots[AT]))
             if raises is not None:
                 raises(words)
+            if status == -DONE:
+                raise KeyboardInterrupt
             compiler.check(status)
         return
 
@@ -91,6 +98,7 @@ def written(b: LLVMBuilder) -> str:
     todo = {
         HALT: lambda: b.set(run.going, b.const("i1", 0)),
         CALL: run.call,
+        ASK: run.ask,
         COPY: run.copy,
         FILL: run.fill,
         TAKE: run.take,
@@ -159,6 +167,15 @@ class _Run:
         status = b.call_at(b.convert("inttoptr", self.a, "ptr"), "i64", [slots])
         with b.if_(b.ne(status, 0)):
             b.fail(status)
+
+    def ask(self) -> None:
+        b = self.builder
+        slots = kernel_memory.moved(b, self.words, b.mul(self.b, 8))
+        b.store(self.words, self.c, b.i64(0))
+        _drop(b.call_at(b.convert("inttoptr", self.a, "ptr"), "i64", [slots]))
+        status = self.word(self.c)
+        with b.if_(b.ne(status, DONE)):
+            b.fail(b.sub(status, DONE))
 
     def copy(self) -> None:
         b = self.builder

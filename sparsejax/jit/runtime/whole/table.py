@@ -20,7 +20,7 @@ from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.chunked import Chunked
 from sparsejax.jit.runtime.system import result_memory
 from sparsejax.jit.runtime.whole import branches, driver, kernels
-from sparsejax.jit.runtime.whole.driver import CALL, CLONE, COPY, FILL, FREE, MOVE, ROOM, SET, TAKE
+from sparsejax.jit.runtime.whole.driver import ASK, CALL, CLONE, COPY, DONE, FILL, FREE, MOVE, ROOM, SET, TAKE
 from sparsejax.jit.runtime.whole.registers import (
     Load,
     Register,
@@ -331,13 +331,16 @@ class Table:
                 kernel = kernel.kernel
             else:
                 kernel = Called(kernel, len(self.words) - first, words_of(made.aval) if grows else 0)
+                done = self.room([0])
         places = [self.room([n]) for n in rooms]
         for (code, count, _, n), place in zip(before, places, strict=False):
             self.op(code, count, place, n)
         if isinstance(kernel, Called):
             self.failures[len(self.ops)] = kernel.failed
+            self.op(ASK, kernel.address, first, done)
+        else:
+            self.op(CALL, kernel.address, first)
         self.keep.append(kernel)
-        self.op(CALL, kernel.address, first)
         return places
 
     def thinned(self, x: Register, tol: Register, sample: Storage) -> Register:
@@ -470,7 +473,8 @@ def values_at(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 class Called:
-    """A kernel that runs in chunks, as a function of the address of its slots; what it raises is raised when the table has been left."""
+    """A kernel that runs in chunks, as a function of the address of its slots, which writes its status behind these; what it raises is raised when the
+    table has been left."""
 
     def __init__(self, kernel: Chunked, size: int, output: int) -> None:
         self._raised: list[BaseException] = []
@@ -478,13 +482,15 @@ class Called:
         def run(address: int) -> int:
             try:
                 if not output:
-                    return kernel.run_at(address)
+                    status = kernel.run_at(address)
+                    ctypes.c_int64.from_address(address + 8 * size).value = DONE + status
+                    return 0
                 status, after = kernel(ctypes.string_at(address, 8 * size))
                 ctypes.memmove(address + 8 * (size - output), np.array(after[-output:], np.int64).tobytes(), 8 * output)
-                return status
+                ctypes.c_int64.from_address(address + 8 * size).value = DONE + status
             except BaseException as error:  # to be raised where Python is asked next
                 self._raised.append(error)
-                return 1
+            return 0
 
         self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(run)
         self.address: int = ctypes.cast(self._function, ctypes.c_void_p).value or 0
