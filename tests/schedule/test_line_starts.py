@@ -37,6 +37,7 @@ def matrix(n, each, dtype="f8"):
         (4000, 30, 32, "granite_rapids", True),
         (1000, 95, 33, "granite_rapids", False),  # rows begin anywhere
         (2708, 2, 32, "granite_rapids", False),  # it is read twice
+        (1000, 10, 128, "granite_rapids", False),  # a copy takes what the kernel finds in the caches
         (30_000, 10, 64, "granite_rapids", False),  # the second cache does not hold it
         (1000, 95, 32, "zen3", False),  # what that costs is not known there
     ],

@@ -66,7 +66,7 @@ class State(NamedTuple):
     thin: float = 1.0
     """The share of `survivors` at which loops inside find entries: the outermost one counts over all positions of copies."""
     operators: tuple[float, float] = (0.0, 0.0)
-    """What cheap operators and functions cost, which `cost` has."""
+    """What operators and elementary functions cost, which `cost` has."""
 
 
 @dataclass(frozen=True)

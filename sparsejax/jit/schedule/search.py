@@ -384,9 +384,10 @@ class Model(Computed):
         if len(bound) + 1 == len(self.nest.variables) and leaders:
             vectors = VECTOR * state.survivors * min(1.0, work)  # a run of few entries takes one
         cheap, called = state.operators
-        for depends, (arithmetic, functions) in self._operators.items():
+        for depends, (arithmetic, slow, functions) in self._operators.items():
             if var in depends and depends <= bound | {var}:
-                cheap, called = cheap + survivors * arithmetic, called + max(survivors, vectors) * functions
+                most = max(survivors, vectors)
+                cheap, called = cheap + survivors * arithmetic + most * slow, called + most * functions
         cost += cheap + called - sum(state.operators)
         paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
         spent = discordant, cost, survivors, scattered, paid, tuple(leaders), thin, (cheap, called)
