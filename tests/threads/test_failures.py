@@ -96,13 +96,18 @@ def test_an_interrupted_product_raises_and_leaves_nothing():
     assert f(small).nnz == 200
 
 
+N = 20_000
+"""Rows of a matrix whose products are cut into chunks."""
+
+
 @pytest.mark.parametrize("last", [1, 2, 7])
 def test_an_interrupt_before_the_first_statement_of_a_function_that_loops_call(last):
     """Nobody can catch it there: the loop ends, and it is raised where the loop has been left."""
     rng = np.random.default_rng(0)
-    a = sj.array(rng.random((400, 400)) * (rng.random((400, 400)) < 0.1), format="csr")
-    f = sj.jit(lambda a, x: sj.lax.fori_loop(0, 10, lambda i, y: sj.numpy.tanh(a @ y), x))
-    expected, seen = f(a, np.ones(400)).todense(), 0
+    places = rng.integers(0, N, (2, 20 * N))
+    a = sj.array((rng.random(20 * N), places), shape=(N, N), format="csr")
+    f = sj.jit(lambda a, x: sj.lax.fori_loop(0, 20, lambda i, y: sj.numpy.tanh(a @ y), x))
+    expected, seen = f(a, np.ones(N)).todense(), 0
 
     def interrupt(frame, event, _):
         nonlocal seen
@@ -115,9 +120,9 @@ def test_an_interrupt_before_the_first_statement_of_a_function_that_loops_call(l
     sys.setprofile(interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
-            f(a, np.ones(400))
+            f(a, np.ones(N))
     finally:
         sys.setprofile(None)
         sys.unraisablehook = hook
     assert seen == last
-    np.testing.assert_array_equal(f(a, np.ones(400)).todense(), expected)
+    np.testing.assert_array_equal(f(a, np.ones(N)).todense(), expected)
