@@ -94,3 +94,15 @@ def test_zeros_of_dense_sums_are_numbers(form):
         return (x.sum(1) + x) * np.nan
 
     assert np.isnan(f(x).todense()).all() and np.isnan(sj.jit(f)(x).todense()).all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
+def test_a_written_zero_is_added_to_zeros_with_a_sign(dtype):
+    """-0.0 + 0.0 is 0.0, at once and under `jit`, of what is stored; -0.0 - 0.0 is -0.0."""
+    x = np.array([-0.0, 0.0, 2.0], dtype)
+    stored = sj.array((x, (np.arange(3),)), shape=(3,), format="coo")
+    for function in (lambda x: x + 0.0, lambda x: 0 + x, lambda x: x - (-0.0), lambda x: x - 0.0, lambda x: x + (-0.0)):
+        expected = np.signbit(function(x).real)
+        for operand in (sj.asarray(x.copy()), stored):
+            for made in (function(operand), sj.jit(function)(operand)):
+                np.testing.assert_array_equal(np.signbit(made.todense().real), expected)

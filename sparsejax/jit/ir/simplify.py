@@ -14,6 +14,7 @@ computed by substitution as in "Compilation of Sparse Array Programming Models".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -51,9 +52,9 @@ def simplify_call(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generi
         return args[0] if args[0].dtype == dtype else cin.Call(op, args, dtype)
     if operator.arity == 2:
         left, right = args
-        if isinstance(left, cin.Literal) and operator.left_identity and _is_identity(operator, left, right):
+        if isinstance(left, cin.Literal) and operator.left_identity and _is_identity(op, left, right):
             return right
-        if isinstance(right, cin.Literal) and operator.right_identity and _is_identity(operator, right, left):
+        if isinstance(right, cin.Literal) and operator.right_identity and _is_identity(op, right, left):
             return left
     return cin.Call(op, args, dtype)
 
@@ -105,12 +106,20 @@ def _choice(op: str, args: tuple[cin.Expr, ...], dtype: np.dtype[np.generic]) ->
     return yes if yes == no else cin.Call(op, args, dtype)
 
 
-def _is_identity(operator: operators.Operator, constant: cin.Literal, other: cin.Expr) -> bool:
-    """Whether `other` is all that comes out. Where it may be absent, a number that is there makes the result one that is."""
+def _is_identity(op: str, constant: cin.Literal, other: cin.Expr) -> bool:
+    """Whether `other` is all that comes out. Where it may be absent, a number that is there makes the result one that is; and -0.0 + 0.0 is 0.0: what is
+    absent adds nothing, a zero that somebody wrote does."""
     if constant.solid and any(a.tensor.lacks for a in cin.accesses(other)):
         return False
-    identity = operator.identity(constant.dtype)
-    return identity is not None and cin.same_value(constant.value, identity)
+    identity = operators.get(op).identity(constant.dtype)
+    if identity is None or not cin.same_value(constant.value, identity):
+        return False
+    if op not in ("add", "subtract") or constant.dtype.kind not in "fc" or constant.absent or constant.solid:
+        return True
+    number = complex(constant.value)
+    wanted = -1.0 if op == "add" else 1.0
+    parts = (number.real, number.imag) if constant.dtype.kind == "c" else (number.real,)
+    return all(math.copysign(1.0, part) == wanted for part in parts)
 
 
 def _fold(op: str, args: list[cin.Literal], dtype: np.dtype[np.generic]) -> cin.Literal:
