@@ -8,6 +8,8 @@ import sparsejax.numpy as snp
 from sparsejax.jit import pipeline
 from sparsejax.jit.graph import partition
 from sparsejax.jit.runtime import kernels, plans
+from sparsejax.lax.indirect.kernels import insum_p
+from sparsejax.lax.indirect.statements import Ref
 from sparsejax.lax.library import index_arrays
 
 ROWS, ENTRIES, COLUMNS = 50, 300, 16
@@ -151,3 +153,20 @@ def test_copies_of_what_is_remembered_with_an_index_array_stay(made):
     turned = {t.name for t in runner.nest.inputs if t.dtype == bool}
     assert len(turned) == 1
     assert turned <= runner._fresh if made else turned.isdisjoint(runner._fresh)
+
+
+def test_statements_that_do_not_fit_their_operands_are_refused():
+    """As those of an exported file may be, which somebody has changed."""
+    closed = sj.make_jaxpr(lambda x: sj.insum("T[i] = x[i,j]", x=x))(np.ones((3, 4)))
+    params = closed.jaxpr.eqns[0].param_dict
+    statement, avals = params["statement"], params["avals"]
+    insum_p.typing(*avals, **params)
+    changes = [{"extents": (("i", 3), ("j", 5))}, {"extents": (("i", 3),)}, {"shape": (4,)}, {"shape": (3, 4)}]
+    changes += [{"value": Ref(0, own)} for own in (("i", 4), ("i", -1), ("j", "i"), ("i",))] + [
+        {"value": Ref(1, ("i", "j"))}
+    ]
+    for change in changes:
+        with pytest.raises(ValueError):
+            insum_p.typing(*avals, **params | {"statement": statement.with_(**change)})
+    with pytest.raises(ValueError, match="has operands of"):
+        insum_p.typing(*avals, *avals, **params)

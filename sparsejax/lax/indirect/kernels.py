@@ -487,6 +487,11 @@ def _chosen(statement: Statement, avals: tuple[Aval, ...], names: Names, target:
 
 
 def _insum_typing(*avals: Aval, **params: Any) -> Aval:
+    if tuple(avals) != tuple(params["avals"]):
+        raise ValueError(
+            f"a statement over {', '.join(map(str, params['avals']))} has operands of {', '.join(map(str, avals))}"
+        )
+    statements.check(params["statement"], avals)
     made: Aval = _program(**params).outputs[0].aval
     return made
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.avals import Aval
 from sparsejax.formats import Format
 
 DType = np.dtype[Any]
@@ -272,3 +273,24 @@ def pulled(expr: Expr, seed: Expr, linear: Collection[int], dtypes: Sequence[DTy
             yield from pulled(x, Apply(expr.op, (seed, y), dtype), linear, dtypes)
         if moving[1]:
             yield from pulled(y, Apply("multiply", (seed, x), dtype), linear, dtypes)
+
+
+def check(stmt: Statement, operands: Sequence[Aval]) -> None:
+    """Raise ValueError unless every access has as many indices as its array axes, integers lie inside of these, and variables run over extents that are
+    those of their axes, as far as these are numbers. O(text)."""
+    extents = stmt.variables
+    read = (*refs(stmt.value), *stmt.stored, Ref(-1, stmt.target))
+    for ref in inner(read):
+        if not -1 <= ref.array < len(operands):
+            raise ValueError(f"a statement reads operand {ref.array} of {len(operands)}")
+        shape = stmt.shape if ref.array < 0 else operands[ref.array].shape
+        if len(ref.indices) != len(shape):
+            raise ValueError(f"an access of {len(shape)} axes has {len(ref.indices)} indices")
+        for index, size in zip(ref.indices, shape, strict=True):
+            if isinstance(index, Ref):
+                continue
+            extent = extents.get(index) if isinstance(index, str) else size
+            known = isinstance(extent, int) and isinstance(size, int)
+            outside = isinstance(index, int) and not 0 <= index < size
+            if extent is None or (known and (extent != size or outside)):
+                raise ValueError(f"index {index} of extent {extent} stands at an axis of {size}")
