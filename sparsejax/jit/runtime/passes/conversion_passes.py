@@ -141,8 +141,8 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
         )
         for k in range(parts)
     ]
-    run_parts(_counted(key.itemsize), rows)
-    run(_summed(), parts, buckets, first, pos)
+    run_parts(partitions.counted(key.itemsize), rows)
+    run(partitions.summed(), parts, buckets, first, pos)
     run_parts(_moved(key.itemsize, sizes, entries >= FAR), rows)
     return pos, moved
 
@@ -169,31 +169,10 @@ def _take(b: Builder, size: int, index_size: int) -> None:
     )
 
 
-def _part(b: Builder, key_size: int) -> conversion_loops.Part:
-    """A part of the entries to be ordered: slots first, end, buckets, shift, mask, key, and a place for each bucket."""
-    first, end, buckets, shift, mask = (
-        b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "buckets", "shift", "mask"))
-    )
-    return conversion_loops.Part(first, end, buckets, shift, mask, *vectors(b, 5, (key_size, 8), ("key", "places")))
-
-
-@as_kernel
-def _counted(b: Builder, key_size: int) -> None:
-    """The entries of every bucket, of one part."""
-    conversion_loops.counted(b, _part(b, key_size))
-
-
-@as_kernel
-def _summed(b: Builder) -> None:
-    """Numbers of entries become places, bucket by bucket, part by part; and where each bucket begins."""
-    parts, buckets = b.slot(0, "i64", "parts"), b.slot(1, "i64", "buckets")
-    conversion_loops.summed(b, parts, buckets, *vectors(b, 2, (8, 8), ("places", "pos")))
-
-
 @as_kernel
 def _moved(b: Builder, key_size: int, sizes: tuple[int, ...], ahead: bool) -> None:
     """Entries to the places of their buckets, of one part."""
-    conversion_loops.moved(b, _part(b, key_size), pairs_of(b, 7, sizes), ahead)
+    conversion_loops.moved(b, partitions.part_in_slots(b, key_size), pairs_of(b, 7, sizes), ahead)
 
 
 @as_kernel

@@ -53,8 +53,8 @@ def scattered(
     entries, parts = len(key), (buckets - 1 >> shift) + 1
     begins, places = np.empty(parts + 1, INT64), np.empty(len(ranges) * parts, INT64)
     shared = [(*pair, parts, shift, -1, address(key), address(places) + 8 * k * parts) for k, pair in enumerate(ranges)]
-    run_parts(_counted(key.itemsize), shared)
-    run(_summed(), len(ranges), parts, places, begins)
+    run_parts(counted(key.itemsize), shared)
+    run(summed(), len(ranges), parts, places, begins)
     largest = int((begins[1:] - begins[:-1]).max())
     if UNEVEN * largest > entries:
         return None
@@ -80,28 +80,31 @@ _LOW = np.dtype(np.uint32)
 """Of the bits of keys that are left in a part."""
 
 
-@as_kernel
-def _counted(b: Builder, key_size: int) -> None:
-    conversion_loops.counted(b, _part(b, key_size))
-
-
-@as_kernel
-def _summed(b: Builder) -> None:
-    count, parts = b.slot(0, "i64", "count"), b.slot(1, "i64", "parts")
-    conversion_loops.summed(b, count, parts, *vectors(b, 2, (8, 8), ("places", "begins")))
-
-
-def _part(b: Builder, key_size: int) -> Part:
-    first, end, parts, shift, mask = (
-        b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "parts", "shift", "mask"))
+def part_in_slots(b: Builder, key_size: int) -> Part:
+    """A part of the entries to be ordered: slots first, end, buckets, shift, mask, key, and a place for each bucket."""
+    first, end, buckets, shift, mask = (
+        b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "buckets", "shift", "mask"))
     )
-    return Part(first, end, parts, shift, mask, *vectors(b, 5, (key_size, 8), ("key", "places")))
+    return Part(first, end, buckets, shift, mask, *vectors(b, 5, (key_size, 8), ("key", "places")))
+
+
+@as_kernel
+def counted(b: Builder, key_size: int) -> None:
+    """The entries of every bucket, of one part."""
+    conversion_loops.counted(b, part_in_slots(b, key_size))
+
+
+@as_kernel
+def summed(b: Builder) -> None:
+    """Numbers of entries become places, bucket by bucket, part by part; and where each bucket begins."""
+    parts, buckets = b.slot(0, "i64", "parts"), b.slot(1, "i64", "buckets")
+    conversion_loops.summed(b, parts, buckets, *vectors(b, 2, (8, 8), ("places", "pos")))
 
 
 @as_kernel
 def _parted(b: Builder, key_size: int, sizes: tuple[int, ...], past: bool) -> None:
     """The entries of a range to their parts, with the low bits of their keys."""
-    part, waiting, low = _part(b, key_size), b.slot(7, "ptr", "waiting"), Vector.in_slot(b, 8, 4, "low")
+    part, waiting, low = part_in_slots(b, key_size), b.slot(7, "ptr", "waiting"), Vector.in_slot(b, 8, 4, "low")
     pairs = [
         (Vector.in_slot(b, 9 + 2 * k, size, "source"), Vector.in_slot(b, 10 + 2 * k, size, "target"))
         for k, size in enumerate(sizes)
