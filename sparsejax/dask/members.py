@@ -31,7 +31,8 @@ from sparsejax.optional import optional
 
 AT_ONCE, PATIENCE, ANSWER = 0.2, 20.0, 60.0
 """Seconds that a member waits for the others with its thread, between questions after that, and for an answer of the scheduler."""
-
+SHARING = 10.0
+"""Seconds that members wait for memory that all have: others may be busy, or have no memory to give."""
 
 RESULT, MEMORY, READY = "result", "memory", "ready"
 """What members send each other."""
@@ -206,10 +207,12 @@ class Member:
             file = self._commons.created()
             told = all(self._post.give(self._peers[k][1], (MEMORY, self._gang, own), file) for k in others)
             self._ready.add((own, 0))
-        until = time.monotonic() + LOOK
+        until = time.monotonic() + SHARING
         while told and len([k for k in range(len(self._peers)) if (own, k) in self._ready]) < len(self._peers):
-            if time.monotonic() > until or not self._take(LOOK):
-                return
+            if not self._take(LOOK):
+                if time.monotonic() > until:
+                    return
+                self._look()
         self._commons.ready = told
 
     def fail(self, error: Exception) -> None:

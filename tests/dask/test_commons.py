@@ -135,4 +135,4 @@ def test_bits(client, rows, holding):
     client.run(watched, False)
     assert found.tobytes() == wanted.tobytes() and all(unharmed)
     whole = (rounds - 1) * rows
-    assert sum(counts) == whole if not holding else 0 < sum(counts) < whole
+    assert sum(counts) == whole if not holding else 0 < sum(counts) < whole, counts
