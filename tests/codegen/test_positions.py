@@ -7,6 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.formats import Format
+from tests.fuzz import guarded
 
 SHAPES = ["positions", "segmented"]
 LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 0, 0, 8, 3, 30, 1, 1, 1, 1, 1, 1, 1, 1, 0, 2]
@@ -100,6 +101,20 @@ def test_tensors(form, text, shape):
     ]
     made, _ = run(lambda A, *factors: snp.einsum(text, A, *factors), shape, A, *factors)
     np.testing.assert_array_equal(made, np.einsum(text, dense, *factors))
+
+
+@pytest.mark.parametrize("form", ["(d,q,q)@(0,1,2)", "(c,q,q)@(0,1,2)"])
+@pytest.mark.parametrize("stored", [0, 3, 8, 13])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_segments_without_positions(form, stored, at_end):
+    """The last ones read no coordinate behind all that are stored, the first ones none before."""
+    dense = np.zeros((5, 6, 9))
+    dense[2].flat[:stored] = 1
+    with guarded.guarded(at_end):
+        A = sj.array(dense, format=Format.parse(form, 3))
+        made, text = run(lambda A: snp.einsum("ijk->j", A), "segmented", A)
+    assert "segmented over" in text
+    np.testing.assert_array_equal(made, dense.sum((0, 2)))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
