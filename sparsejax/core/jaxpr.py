@@ -71,6 +71,16 @@ class Eqn:
         rule = self.primitive.bodies
         return () if rule is None else tuple(rule(**self.param_dict))
 
+    @property
+    def effect(self) -> bool:
+        """Whether it, or what it runs, does something beside computing a result (`Primitive.effect`)."""
+        return self.primitive.effect or any(e.effect for body in self.bodies for e in body.jaxpr.eqns)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it, or what it runs, calls functions of the user (`Primitive.asks`)."""
+        return self.primitive.asks or any(e.asks for body in self.bodies for e in body.jaxpr.eqns)
+
 
 @dataclass(frozen=True, eq=False)
 class Jaxpr:

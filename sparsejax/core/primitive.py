@@ -123,6 +123,7 @@ class Primitive:
     prune(used, **params) -> (operands that are read, results that stay, params): the same for those results alone that are used
 
     effect: it does something beside computing a result, so that it stays where nobody reads that, and twice where it stands twice
+    asks: it calls a function of the user, which may take any time
     remembered: its library call gives the same storage for the same operands, so that copies of the result stay where these stay
 
     pushdown(maker, **params) -> function of the operands of the equation `maker`, or None: the same of the result of that equation, if
@@ -158,6 +159,7 @@ class Primitive:
         pushdown: Rule | None = None,
         on_numpy: Rule | None = None,
         effect: bool = False,
+        asks: bool = False,
         remembered: bool = False,
     ) -> None:
         self.name = name
@@ -181,6 +183,7 @@ class Primitive:
         self.pushdown = pushdown
         self.on_numpy = on_numpy
         self.effect = effect
+        self.asks = asks
         self.remembered = remembered
 
     def __repr__(self) -> str:

@@ -194,7 +194,7 @@ class JitFunction(Generic[Result]):
     def _tune(self, traced: Signature, leaves: Sequence[Any], any_bits: bool) -> None:
         """Give a trace the plan that is fastest on these operands."""
         closed = traced.closed
-        if "tuned" in closed.cache or any(e.primitive.effect for e in closed.jaxpr.eqns):
+        if "tuned" in closed.cache or any(e.asks for e in closed.jaxpr.eqns):
             return
         if traced.limits:
             traced.check(leaves)

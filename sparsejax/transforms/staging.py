@@ -102,8 +102,8 @@ def dead_code(jaxpr: Jaxpr) -> Jaxpr:
     kept: list[Eqn] = []
     for eqn in reversed(jaxpr.eqns):
         used = [v in needed for v in eqn.outputs]
-        if any(used) or eqn.primitive.effect:
-            eqn = _pruned(eqn, used)
+        if any(used) or eqn.effect:
+            eqn = _pruned(eqn, used) if any(used) else eqn
             kept.append(eqn)
             needed.update(a for a in eqn.inputs if isinstance(a, Var))
     return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(reversed(kept)), jaxpr.outputs)
@@ -166,7 +166,7 @@ def common_subexpressions(jaxpr: Jaxpr) -> Jaxpr:
     for eqn in jaxpr.eqns:
         inputs = substitute(eqn.inputs, env)
         key = (eqn.primitive, eqn.params, tuple(_key(a) for a in inputs))
-        if key in seen and not eqn.primitive.effect:
+        if key in seen and not eqn.effect:
             env.update(zip(eqn.outputs, seen[key], strict=True))
             continue
         seen[key] = eqn.outputs

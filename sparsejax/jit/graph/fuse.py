@@ -78,7 +78,7 @@ class _Fuser:
         steps: list[Step] = []
         needed = set(self.kept)
         for eqn in reversed(self.jaxpr.eqns):
-            if needed.isdisjoint(eqn.outputs) and not eqn.primitive.effect:
+            if needed.isdisjoint(eqn.outputs) and not eqn.effect:
                 continue  # moved into every reader
             var = eqn.outputs[0]
             fragment = self.fragments.get(var)

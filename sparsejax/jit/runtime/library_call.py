@@ -25,7 +25,7 @@ class LibraryCall:
         assert call is not None
         self.call: Callable[[Sequence[Storage]], Storage] = lambda inputs: call(*inputs, out_aval=aval, **params)
         """The result for these inputs; it may share their memory. A small one that has no inputs, such as an extent, is computed once."""
-        if not step.eqn.inputs and not step.eqn.primitive.effect:
+        if not step.eqn.inputs and not step.eqn.effect:
             made: Callable[..., Storage] = self.call
             known: list[Storage] = []
 

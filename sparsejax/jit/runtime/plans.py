@@ -306,7 +306,7 @@ class Plan(Body):
         """The loop of which it is the body, from a carry to the end, by one table (`whole.loop`): while `going` says so, or all `rounds`. It is made
         of what changes as it was in some round, the `sample`; None where there is no table, or no sample and none is known. What is `unread` of the
         last carry may be anything."""
-        if not isinstance(going, Plan | None):
+        if not isinstance(going, Plan | None) or self._asks or (going is not None and going._asks):
             return None
         facts = tuple(s.cache.get("positions") or statistics.positions(s) for s in (*asked, *given))
         count = len(carry)
@@ -324,6 +324,11 @@ class Plan(Body):
                 self._tables[key] = made, going
         table, _ = self._tables[key]
         return None if table is None else table.run((*asked, *given), carry, rounds, unread)
+
+    @cached_property
+    def _asks(self) -> bool:
+        """Whether functions of the user are called: no table calls them, and what runs to see what it is must not be seen."""
+        return any(e.asks for e in self.jaxpr.eqns)
 
     def registers_of(self, storages: Sequence[Storage]) -> list[Storage]:
         """All registers after a run."""

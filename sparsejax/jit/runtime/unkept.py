@@ -59,7 +59,7 @@ def step_of(
     if library_call.is_several(step.eqn):
         return lambda inputs, found, change: otherwise(inputs, change)
     call, out = library_call.Sized(step.eqn), shapes.number(step.eqn.outputs[0].aval.shape)
-    if not step.eqn.inputs and not step.eqn.primitive.effect:
+    if not step.eqn.inputs and not step.eqn.effect:
         known: dict[Any, Storage] = {}
 
         def constant(inputs: Sequence[Storage], found: Sequence[Shape], change: resize.Change) -> Storage:

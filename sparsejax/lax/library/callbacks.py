@@ -128,6 +128,7 @@ callback_p: Primitive = Primitive(
     batch=_batch,
     describe=lambda callback, avals: callback.name,
     multiple=True,
+    asks=True,
 )
 
 
@@ -156,6 +157,7 @@ observe_p: Primitive = Primitive(
     batch=_observe_batch,
     describe=lambda callback: callback.name,
     effect=True,
+    asks=True,
 )
 
 

@@ -80,7 +80,8 @@ class _Scan:
             return b.named("above", b.and_(inside, self._from(b.add(first, step))))
 
         more = b.named("more", b.and_(inside, b.below(self.count, b.sub(left, 1))))
-        before = b.max(b.sub(place, 1), b.min(lo, b.sub(hi, 1)))  # of a walk of no places at the end of all, the last place there is
+        # before a walk of no places at the end of all is the last place there is
+        before = b.max(b.sub(place, 1), b.min(lo, b.sub(hi, 1)))
         self._visit(place, before, inside, more, above)
 
     def whole(self, place: Val) -> None:
