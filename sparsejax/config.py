@@ -15,7 +15,7 @@ num_threads    threads that a kernel may use, the caller's included: 0 (default)
                process may run on
 parallel_work  expected nanoseconds from which on a kernel is run by several threads (default 131072)
 autotune       whether jitted functions time legal alternatives of their plans in their first call, and keep the fastest with the machine code on
-               disk: "off" (default), "exact" (alternatives with equal bits), "any"; `jit(f, autotune=...)` overrides it
+               disk: "off" or False (default), "exact" or True (alternatives with equal bits), "any"; `jit(f, autotune=...)` overrides it
 free_memory    MiB of memory that are kept for later results and workspaces once nobody uses them (default: a sixteenth of the machine's,
                from 256 to 1024); less is given back to the system at once, and 0 keeps none
 skip           what is done without, to test or to compare: names of `alternatives.SKIPPABLE` in a set, or in a text with commas between them
@@ -170,6 +170,7 @@ _settled = [False]
 def _checked(name: str, value: Any) -> tuple[dict[str, Any], Any]:
     """Where a flag is kept, and the value for it."""
     if name in _choices:
+        value = measures(value) if name == "autotune" else value
         if value not in _choices[name]:
             raise ValueError(f"flag {name!r} takes one of {', '.join(_choices[name])}, not {value!r}")
         return _chosen, str(value)
@@ -254,6 +255,16 @@ def workspace() -> str:
     """The policy of workspaces, or "auto"."""
     found: str = _scope.get().get("workspace", _chosen["workspace"])
     return found
+
+
+def measures(autotune: object) -> str:
+    """The word for a value of `autotune`, which is one or a bool."""
+    if isinstance(autotune, bool):
+        return "exact" if autotune else "off"
+    if isinstance(autotune, str) and autotune in _choices["autotune"]:
+        return autotune
+    error = ValueError if isinstance(autotune, str) else TypeError
+    raise error(f'autotune={autotune!r} must be True or "exact", False or "off", or "any"')
 
 
 def autotune() -> str:

@@ -466,7 +466,7 @@ def jit(
     (docs/guide/shapes.md). Further shapes run without being traced, scheduled or compiled. `dynamic=False` traces every shape by itself;
     `dynamic={"A": ("n", 4)}` makes the first extent of the parameter `A` a symbol from the first call on; the second is 4, or ValueError.
 
-    With `autotune=True`, the first call of a signature times legal alternatives that are priced within three times the cheapest plan and have
+    With `autotune=True` (or "exact"), the first call of a signature times legal alternatives that are priced within three times the cheapest plan and have
     results of equal bits, and keeps the fastest, on disk too: from then on, the function is planned so in every process. "any" takes part whatever
     the rounding. None: as `config` says ("autotune"). Such functions are traced for every shape; those with callbacks or donated arguments are not timed.
 
@@ -491,10 +491,9 @@ def jit(
     names = _sequence(static_argnames, str, "static_argnames")
     if not isinstance(dynamic, bool | dict):
         raise TypeError(f"dynamic={dynamic!r} must be True, False, or names of axes by parameter")
-    if autotune not in (None, True, False, "any"):
-        raise TypeError(f'autotune={autotune!r} must be True, False, "any", or None for what `config` says')
-    tunes = {True: "exact", False: "off"}.get(autotune, autotune)  # type: ignore[arg-type]
-    return JitFunction(function, nums, names, _sequence(donate_argnums, int, "donate_argnums"), dynamic, tunes)
+    if autotune is not None:
+        autotune = config.measures(autotune)
+    return JitFunction(function, nums, names, _sequence(donate_argnums, int, "donate_argnums"), dynamic, autotune)
 
 
 def make_jaxpr(function: Callable[..., Any], static_argnums: Any = ()) -> Callable[..., ClosedJaxpr]:

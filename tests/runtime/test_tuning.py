@@ -183,9 +183,9 @@ def test_what_is_not_timed(folder, monkeypatch):
 
 
 def test_bad_values():
-    with pytest.raises(TypeError, match="autotune=3 must be True, False"):
+    with pytest.raises(TypeError, match="autotune=3 must be True or"):
         sj.jit(lambda x: x, autotune=3)
-    with pytest.raises(ValueError, match="takes one of off, exact, any"):
+    with pytest.raises(ValueError, match="autotune='on' must be True or"):
         config.update("autotune", "on")
 
 
@@ -200,3 +200,13 @@ def test_operations_at_once_are_not_timed(monkeypatch):
     with config.using(autotune="any"):
         for _ in range(3):
             snp.linalg.norm(A), snp.max(A), A @ X
+
+
+@pytest.mark.parametrize(
+    ("given", "word"), [(True, "exact"), (False, "off"), ("exact", "exact"), ("off", "off"), ("any", "any")]
+)
+def test_one_set_of_words(given, word):
+    """For functions and for settings."""
+    with config.using(autotune=given):
+        assert config.autotune() == word
+    assert sj.jit(lambda x: x, autotune=given)._tunes == word
