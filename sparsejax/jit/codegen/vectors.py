@@ -121,11 +121,15 @@ class VectorLoop:
             self.copies = (2 if halves and copies > 1 else 1) if exact else copies
             self.ahead = AHEAD if exact and copies > 1 and _rounds(body.rhs) else 1
             for lanes, copy in self.sets(widest):
-                self.totals[lanes, copy] = Lanes(context.b, body, lanes, whole, self.totals.get((lanes, 0)))
+                self.totals[lanes, copy] = Lanes(context.b, body, lanes, whole, self.first_of(lanes))
 
     def sets(self, widest: int) -> list[tuple[int, int]]:
         """The sets of lanes of a reduction: how many lanes, and the number of the copy."""
         return [(n, c) for n in self.widths if n > 1 for c in range(self.copies if n == widest else 1)]
+
+    def first_of(self, lanes: int) -> Lanes | None:
+        """The set of so many lanes that those made now are a copy of, if there is one yet."""
+        return self.totals.get((lanes, 0))
 
     @staticmethod
     def widest(body: cin.Assign) -> int:

@@ -107,6 +107,9 @@ class _Reductions(vectors.VectorLoop):
     def sets(self, widest: int) -> list[tuple[int, int]]:
         return [(n, k) for n in self.widths if n > 1 for k in range(len(self.scalars))]
 
+    def first_of(self, lanes: int) -> vectors.Lanes | None:
+        return None  # every place has a set of its own
+
     def at(
         self,
         prepared: vectors.Prepared,
