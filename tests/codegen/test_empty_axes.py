@@ -30,6 +30,7 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("jitted", [False, True])
 def test_two_operands(name, jitted):

@@ -38,6 +38,7 @@ def scattered(text):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", ["pairs", "groups", "scores"])
 def test_gathered_operands_are_not_made(case, threads):

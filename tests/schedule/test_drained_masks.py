@@ -38,6 +38,7 @@ def _forced(way, function, *arguments, more="", threads=1):
     return made, choices.TAKEN["mask_tests", way] > before
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("complement", [False, True])
 @pytest.mark.parametrize("semiring", SEMIRINGS)

@@ -32,6 +32,7 @@ ONE = "or_pair", "any_pair", "max_pair", "min_pair"
 """Semirings over which all entries are one constant."""
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("workspace", ["bitmap", "marks"])
 @pytest.mark.parametrize("complement", [False, True])
 @pytest.mark.parametrize("semiring", SEMIRINGS)

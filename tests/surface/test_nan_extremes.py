@@ -20,6 +20,7 @@ ROWS = np.array(
 )
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("fill", [0.0, np.nan, -1.0, np.inf])
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "dense"])
 @pytest.mark.parametrize("name", ["nanmax", "nanmin"])
