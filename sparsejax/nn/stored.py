@@ -97,6 +97,6 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     x, axes = _prepared(x, axis)
     most, _, grown = _shifted(x, axes)
     sums = reduce("sum", grown, axes, keepdims=True)
-    some = sums > 0  # the others have no slope
+    some = sums != 0  # the others have no slope
     made = where(some, elementwise("log", where(some, sums, 1.0)), -np.inf) + most
     return made if keepdims else reshape(made, [n for k, n in enumerate(made.shape) if k not in axes])

@@ -380,3 +380,14 @@ def test_lines_of_no_elements(shape, axis):
     x = sj.array(np.zeros(shape)).asformat("csr")
     assert nn.softmax(x, axis).shape == shape and nn.log_softmax(x, axis).shape == shape
     np.testing.assert_array_equal(nn.logsumexp(x, axis).todense(), np.full(shape[1 - axis], -np.inf))
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "csc", "coo", "bitmap"])
+def test_sums_of_exponentials_of_what_is_no_number(form):
+    """Are none; of infinite ones, infinite."""
+    dense = np.array([[1, np.nan, 2], [np.inf, 3, np.nan], [np.inf, 1, 5], [-np.inf, -np.inf, -np.inf], [1, 2, 3]])
+    with np.errstate(all="ignore"):
+        wanted = special.logsumexp(dense, axis=1)
+    x = sj.array(dense, format=form)
+    np.testing.assert_allclose(nn.logsumexp(x, 1).todense(), wanted, rtol=1e-15)
+    np.testing.assert_allclose(sj.jit(lambda x: nn.logsumexp(x, 1))(x).todense(), wanted, rtol=1e-15)
