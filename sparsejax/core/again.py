@@ -107,9 +107,15 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
                     mark = id(a._aval)
                     same = recent.get(mark)
                     if same is not None:
-                        rest = same[2]
-                        if len(args) == 1 + len(rest) and (not rest or all(map(operator.is_, args[1:], rest))):
-                            return same[0]([a._storage])
+                        plan, _, rest = same
+                        n = len(args)
+                        if (
+                            n == 1 + len(rest)
+                            and (n < 2 or args[1] is rest[0])
+                            and (n < 3 or args[2] is rest[1])
+                            and (n < 4 or all(map(operator.is_, args[3:], rest[2:])))
+                        ):
+                            return plan([a._storage])
                 elif pair and len(args) == 2 and type(b := args[1]) is Array:
                     mark = id(a._aval), id(b._aval)
                     same = recent.get(mark)

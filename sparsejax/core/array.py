@@ -137,7 +137,8 @@ class Array(_Fields):
 
     def todense(self) -> NDArray[Any]:
         """The array as a NumPy array: a view of a dense one, which cannot be written to."""
-        return conversion.to_dense(self.storage if self._aval.format.is_dense else self._storage)
+        storage = self._storage
+        return conversion.to_dense(self.storage if storage.format.is_dense else storage)
 
     toarray = todense
 

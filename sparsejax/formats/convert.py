@@ -334,7 +334,7 @@ def to_dense(storage: Storage) -> Array:
             coo = Format((Coordinate(),) * form.ndim)
             return to_dense(_ordered(*storage.expand(), storage.shape, coo, storage.fill_value, None, distinct=False))
         cleared = storage.cache["cleared"] = not any(np.asarray(storage.fill_value).tobytes())
-    out = np.zeros(storage.shape, storage.dtype) if cleared else np.full(storage.shape, storage.fill_value)
+    out = np.zeros(storage.shape, storage.vals.dtype) if cleared else np.full(storage.shape, storage.fill_value)
     if _written is not None and _written(storage, out):
         return out
     columns, vals = storage.expand()

@@ -352,7 +352,7 @@ def _convert_typing(x: Aval, format: Format) -> Aval:
 
 def _convert_call(x: Storage, out_aval: Aval, format: Format) -> Storage:
     made = convert.convert(x, format)
-    return structural.refill(made, 0) if format.is_dense else made
+    return structural.refill(made, 0) if format.is_dense and any(made.fill_value.tobytes()) else made
 
 
 convert_p = Primitive(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -23,7 +24,8 @@ class LibraryCall:
     def __init__(self, step: partition.CallStep) -> None:
         call, aval, params = step.eqn.primitive.call, step.outputs[0].aval, step.eqn.param_dict
         assert call is not None
-        self.call: Callable[[Sequence[Storage]], Storage] = lambda inputs: call(*inputs, out_aval=aval, **params)
+        given = functools.partial(call, out_aval=aval, **params)
+        self.call: Callable[[Sequence[Storage]], Storage] = lambda inputs: given(*inputs)
         """The result for these inputs; it may share their memory. A small one that has no inputs, such as an extent, is computed once."""
         if not step.eqn.inputs and not step.eqn.effect:
             made: Callable[..., Storage] = self.call

@@ -96,11 +96,12 @@ class Plan(Body):
             [k for k in dict.fromkeys(reads) if k in made and last[k] == n] for n, reads in enumerate(self.reads)
         ]
         """The registers that no step reads any more after each step."""
-        kernels = {
-            k for s, made in zip(self.steps, self.made, strict=True) if isinstance(s, KernelRunner) for k in made
-        }
-        self.fresh = kernels.issuperset(self.results) and not self.checks.before
-        """Whether results share no memory with operands: kernels make them."""
+        fresh: set[int] = set()
+        for step, reads, registers in zip(self.steps, self.reads, self.made, strict=True):
+            if isinstance(step, KernelRunner) or (reads and fresh.issuperset(reads)):
+                fresh.update(registers)
+        self.fresh = fresh.issuperset(self.results) and not self.checks.before
+        """Whether results share no memory with operands: kernels make them, or library calls of what kernels made."""
         calls = ((k, s.eqn) for k, s in enumerate(self.steps) if isinstance(s, partition.CallStep))
         self._bodies = {
             k: _once(_plans_of, eqn, self._constants) for k, eqn in calls if eqn.primitive.bodies is not None

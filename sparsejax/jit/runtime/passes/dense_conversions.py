@@ -44,21 +44,19 @@ class Plan:
         self.source, self._size, self._wide = source, size, wide
         self._asked = 0
         self._kernel: compiler.Kernel | None = None
+        self.function: Callable[[bytes], int] | None = None
+        """The kernel as it is called, once it is there."""
 
-    def run(self, storage: Storage, out: NDArray[Any]) -> bool:
-        """Write the entries to `out`, which is dense and in row-major order; False where the passes of NumPy are cheaper."""
+    def chosen(self, storage: Storage) -> Callable[[bytes], int] | None:
+        """The function that writes an array; None where the passes of NumPy are cheaper, or asked for."""
         if config.forcing and choices.free():
             with choices.drawing("conversion", self.source, "dense", storage.shape, storage.dtype):
                 if choices.pick("conversion", ("passes", "kernel"), "kernel") == "passes":
-                    return False
-        kernel = self._kernel or self._loaded(len(storage.vals))
-        if kernel is None:
-            return False
-        slots = storage.cache.get("slots") or binding.input_slots(storage)
-        status = kernel.function(slots + _pack(result_memory.address_of(out)))
-        if status:
-            compiler.check(status)
-        return True
+                    return None
+        if self._kernel is None:
+            self._kernel = self._loaded(len(storage.vals))
+            self.function = None if self._kernel is None else self._kernel.function
+        return self.function
 
     def _loaded(self, entries: int) -> compiler.Kernel | None:
         """The kernel; None as long as it is not worth being loaded, or compiled."""
@@ -67,8 +65,7 @@ class Plan:
         if not pays and self._asked != LOADED:
             return None
         text = _Emitter(self.source, self._size, self._wide).text()
-        self._kernel = compiler.compile_text(text) if pays else compiler.known_text(text)
-        return self._kernel
+        return compiler.compile_text(text) if pays else compiler.known_text(text)
 
 
 class _Emitter:
@@ -155,7 +152,17 @@ def written(storage: Storage, out: NDArray[Any]) -> bool:
         wide = tuple([passes.crd_dtype(n) == np.int64 for n in storage.shape])
         cache["written"] = _plan(storage.format, storage.dtype.itemsize, wide)
     plan: Plan | None = cache["written"]
-    return plan is not None and plan.run(storage, out)
+    if plan is None:
+        return False
+    function = plan.function
+    if function is None or config.forcing:
+        function = plan.chosen(storage)
+        if function is None:
+            return False
+    status = function((cache.get("slots") or binding.input_slots(storage)) + _pack(result_memory.address_of(out)))
+    if status:
+        compiler.check(status)
+    return True
 
 
 convert.use_dense(written)
