@@ -89,18 +89,22 @@ class Plan:
         """Whether there is one operand, that is stored by what is reduced first."""
         return len(self.accesses) == 1 and not self.direct
 
-    @property
+    @cached_property
+    def shared(self) -> tuple[tuple[float, int], ...]:
+        """The extents of variables that several operands have, and how many operands beyond the first."""
+        times = [(n, sum(v in a.indices for a in self.accesses)) for v, n in self.extents.items()]
+        return tuple((float(max(1, n)), k - 1) for n, k in times if k > 1)
+
+    @cached_property
     def countable(self) -> bool:
         """Whether `points` is exact: at most two operands, that share one variable."""
-        shared = [v for v in self.extents if sum(v in a.indices for a in self.accesses) > 1]
-        return len(self.accesses) == 1 or (len(self.accesses) == 2 and len(shared) == 1)
+        return len(self.accesses) == 1 or (len(self.accesses) == 2 and len(self.shared) == 1)
 
     def points(self, entries: Mapping[str, float], couplings: Mapping[tuple[str, int, str, int], float]) -> float:
         """The expected number of points of the sparse operands: their join, with even degrees but for `couplings`."""
         total = math.prod(entries[a.tensor.name] for a in self.accesses)
-        for var, extent in self.extents.items():
-            times = sum(var in a.indices for a in self.accesses)
-            total /= float(max(1, extent)) ** max(0, times - 1)
+        for extent, times in self.shared:
+            total /= extent**times
         return total * math.prod(couplings.values())
 
     def worthwhile(self, entries: Mapping[str, float], couplings: Mapping[tuple[str, int, str, int], float]) -> bool:

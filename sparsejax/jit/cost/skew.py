@@ -125,7 +125,8 @@ def _entries_below(storage: Storage, level: int) -> NDArray[Any] | None:
             pos = storage.buffers[below][0]
             ends = pos if ends is None else np.take(ends, pos)
     if ends is not None:
-        return np.diff(ends) * each
+        lengths: NDArray[Any] = ends[1:] - ends[:-1]
+        return lengths if each == 1 else lengths * each
     return None if each == 1 else np.full(len(storage.vals) // each, each)
 
 
@@ -155,6 +156,8 @@ def _covered(start: NDArray[Any], stop: NDArray[Any], size: int) -> Floats:
 
 def _folded(lengths: NDArray[Any], size: int) -> Floats:
     """`lengths` of consecutive coordinates, summed modulo `size`."""
+    if len(lengths) == size:
+        return lengths.astype(np.float64)
     padded = np.zeros(-(-len(lengths) // size) * size)
     padded[: len(lengths)] = lengths
     folded: Floats = padded.reshape(-1, size).sum(0)

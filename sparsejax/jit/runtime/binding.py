@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen import abi
+from sparsejax.jit.cost import statistics
 from sparsejax.jit.graph.shared_patterns import values_of
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.bounded import Bounded
@@ -41,12 +43,9 @@ def input_slots(storage: Storage) -> bytes:
             known = _packer(len(shape) + 1)(*shape, result_memory.address_of(storage.vals))
             storage.cache["slots"] = known
             return known
-        address_of = result_memory.address_of
-        words = [*_extents(storage.format, storage.shape)]
-        for level in storage.buffers:
-            for buffer in level:
-                words.append(address_of(buffer))
-        words.append(address_of(storage.vals))
+        words = result_memory.passed(
+            [*_extents(storage.format, storage.shape), *itertools.chain(*storage.buffers), storage.vals]
+        )
         known = storage.cache["slots"] = _packer(len(words))(*words)
     return known
 
@@ -59,6 +58,11 @@ def _packer(count: int) -> Callable[..., bytes]:
 def _extents(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
     """What a tensor passes as its extents: those of its dimensions, or of its levels where dimensions are blocked."""
     return form.level_extents(shape) if form.blocked else shape
+
+
+def _met(name: str, storage: Storage) -> object:
+    """What a storage that was never met keeps under a name, found out where that is a look at how many entries it has; else None."""
+    return statistics.positions(storage) if name == "positions" else None
 
 
 def _pack(numbers: Sequence[int]) -> bytes:
@@ -285,7 +289,8 @@ class Binding:
 
         def run(inputs: Sequence[Storage]) -> Storage:
             for k, name, value in kept:
-                if inputs[k].cache.get(name) != value:
+                found = inputs[k].cache.get(name)
+                if found is not value and found != value and (found is not None or _met(name, inputs[k]) != value):
                     return otherwise(inputs)
             if planning() != settings:
                 return otherwise(inputs)
@@ -299,7 +304,7 @@ class Binding:
         def run_dense(inputs: Sequence[Storage]) -> Storage:
             for k, name, value in kept:
                 found = inputs[k].cache.get(name)
-                if found is not value and found != value:
+                if found is not value and found != value and (found is not None or _met(name, inputs[k]) != value):
                     return otherwise(inputs)
             now = planning()
             if now is not settings and now != settings:
@@ -334,7 +339,7 @@ class Binding:
                 slots += s.cache.get("slots") or input_slots(s)
             for k, name, value in kept:
                 found = inputs[k].cache.get(name)
-                if found is not value and found != value:
+                if found is not value and found != value and (found is not None or _met(name, inputs[k]) != value):
                     return otherwise(operands)
             try:
                 vals, last = ready.pop() if (ready := results.ready) else results.take()
