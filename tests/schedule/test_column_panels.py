@@ -157,3 +157,36 @@ def test_small_blocks_of_operands_that_no_cache_holds_are_packed(block, packs, m
     with sj.config.using(machine=machine):
         text = sj.jit(lambda A, B: A @ B).lower(A, np.ones((size, 512), "f4")).as_text("cin")
     assert ("where B_p: dense" in text) == packs, text
+
+
+@pytest.mark.parametrize("masks", [True, False])
+@pytest.mark.parametrize("columns", [48, 49, 64, 80, 95, 96, 112, 150])
+@pytest.mark.parametrize("block", [(8, 8), (4, 3), (12, 5), (2, 2)])
+@pytest.mark.rotating(4)
+def test_strips_of_three_registers_leave_no_column_out(block, columns, masks, processor):
+    """Whatever is left behind them, and nothing is written twice."""
+    processor(masks)
+    rng = np.random.default_rng(columns)
+    kept = np.kron(rng.random((3, 4)) < 0.7, np.ones(block, int))
+    left = kept * rng.integers(-3, 4, kept.shape)
+    right = rng.integers(-3, 4, (kept.shape[1], columns)).astype("f4")
+    A = sj.array(left.astype("f4"), format=named("bsr", block))
+    for sums in ("walk", "block"):
+        with engine.quick(), sj.config.using(choose=f"{PACKED},sums={sums}"):
+            made = sj.jit(lambda A, B: A @ B)(A, right)
+        np.testing.assert_array_equal(made.todense(), left @ right)
+
+
+@pytest.mark.parametrize(("rows", "sums", "width"), [(8, 24, 48), (4, 12, 48), (2, None, None)])
+def test_panels_of_blocks_are_one_strip_of_three_registers_a_row(rows, sums, width, processor):
+    """Blocks of fewer rows than a tile has are in wider panels, of strips of one row."""
+    processor(True)
+    rng = np.random.default_rng(0)
+    kept = rng.random((2048 // rows, 2048 // rows)) < 0.1
+    entries = np.nonzero(np.kron(kept, np.ones((rows, rows), bool)))
+    A = sj.array((np.ones(len(entries[0]), "f4"), entries), shape=(2048, 2048)).asformat(f"bsr:{rows}x{rows}")
+    with sj.config.using(machine="granite_rapids", choose=PACKED):
+        text = sj.jit(lambda A, B: A @ B).lower(A, np.ones((2048, 512), "f4")).as_text("loops")
+    assert ("(jo * 48)" in text) == (width == 48), text
+    if sums is not None:
+        assert f"out_t{sums - 1} = " in text and f"out_t{sums} = " not in text, text

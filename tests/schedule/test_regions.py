@@ -199,7 +199,7 @@ def test_what_rows_do_not_share_makes_no_strips_pay():
         assert not regions.strips_pay(rows, inner, machine.current())
 
 
-@pytest.mark.parametrize(("masks", "size"), [(True, 128), (False, 96)])
+@pytest.mark.parametrize(("masks", "size"), [(True, 192), (False, 96)])
 def test_strips_of_rows_in_panels_of_columns(masks, size, processor):
     processor(masks)
     assert regions.strip_bytes() == size

@@ -46,8 +46,9 @@ ROWS, FEW = regions.ROWS, regions.STRIP // VECTOR_BYTES
 else one: four rows of two halves of a vector are half of 16 registers, and what rows share and a splat of what they do not need others."""
 MOST_ROWS = 6
 """Rows of a strip of one vector, where there are 16 registers of half its size: twelve sums, of which none waits for the one before."""
-HALVES = regions.HALVES
-"""Registers of half a vector to a row, where four rows have 16 of these: twelve sums too, for which seven values are read in place of nine."""
+THREE = regions.THREE
+"""Registers to a row in panels of columns: of half a vector where four rows have 16 of these, twelve sums too, for which seven values are read in place of
+nine; else of a vector in eight rows, 24 sums, for which eleven are read in place of ten for 16."""
 
 
 def tile_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
@@ -89,16 +90,26 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexV
     narrow = () if masks else ((widest, 1), (max(1, widest // 4), 1))
     long = context.program.extent(var) >= WIDE * widest
     wide = ((widest, WIDE),) if rows is None and long and _fits(b, stmt.body) else ()
-    halves = _halves(context, stmt, count, widest, masks)
+    three = _three(context, stmt, count, widest, masks)
+    halves = () if masks else three
     narrow = ((widest, 1), (widest // 2, 1), *narrow[1:]) if halves else narrow
-    every = dict.fromkeys((*wide, (widest, most), (widest, min(most, FEW)), *narrow, (widest if masks else 1, 1)))
+    every = dict.fromkeys(
+        (
+            *wide,
+            *(three if masks else ()),
+            (widest, most),
+            (widest, min(most, FEW)),
+            *narrow,
+            (widest if masks else 1, 1),
+        )
+    )
     widths = _needed(context, var, list(every), halves)
     partial = any(n % widest for n in _extents(context, var))
     for number, (lanes, vectors) in enumerate(widths):
         width, last = lanes * vectors, number + 1 == len(widths)
-        left = b.sub(extent, done) if halves and number and not last else extent
+        left = b.sub(extent, done) if three and number and not last else extent
         end = extent if last else b.mul(b.binary("sdiv", left, b.i64(width)), width)
-        if left != extent:  # three halves are no multiple of what follows
+        if left != extent:  # three are no multiple of what follows
             end = b.add(done, end)
         if (lanes, vectors) in halves and not last:
             end = _even(b, extent, end, width)
@@ -109,23 +120,24 @@ def strips(context: Context, stmt: cin.Forall, env: Env, rows: Rows | cin.IndexV
         done = end
 
 
-def _halves(context: Context, stmt: cin.Forall, count: int, widest: int, masks: bool) -> tuple[tuple[int, int], ...]:
-    """The width of strips of four rows that have three registers of half a vector each, where there are 16 of these and each row one sum: in panels of
-    columns (`schedule/column_panels`), whose width is a multiple of it. Elsewhere they would begin inside of lines."""
+def _three(context: Context, stmt: cin.Forall, count: int, widest: int, masks: bool) -> tuple[tuple[int, int], ...]:
+    """The width of strips of several rows that have three registers each, and each row one sum: in panels of columns (`schedule/column_panels`), whose width is
+    a multiple of it. Elsewhere they would leave one over, or begin inside of lines where they are of half a vector."""
+    lanes = widest if masks else widest // 2
     size = stmt.var.size if stmt.var.outer is not None else 1
-    if masks or count != ROWS or widest < 2 or size % (HALVES * widest // 2) or context.program.literal:
+    if count not in ((ROWS, regions.MANY_ROWS) if masks else (ROWS,)) or lanes < 1 or size % (THREE * lanes):
         return ()
-    if _live(stmt.body) != 1:
+    if context.program.literal or _live(stmt.body) != 1:
         return ()
     used = (*cin.accesses(stmt.body), *(w.lhs for w in cin.writes(stmt.body)))
     plain = all(a.dtype.kind == "f" for a in used if stmt.var in a.indices)
-    return ((widest // 2, HALVES),) if plain else ()
+    return ((lanes, THREE),) if plain else ()
 
 
 def _even(b: Builder, extent: Val, end: Val, width: int) -> Val:
     """Where strips of three halves end, so that no half is left over: one strip earlier than they might, where two halves and two more follow then.
     O(1)."""
-    half = width // HALVES
+    half = width // THREE
     left = b.sub(extent, end)
     odd = b.and_(b.eq(b.binary("sdiv", left, b.i64(half)), 1), b.lt(b.i64(0), end))
     return b.select(odd, b.sub(end, width), end)
@@ -221,7 +233,7 @@ def _needed(
         half = halves[0][0]
         made = [*halves]
         extents = {
-            n % (HALVES * half) + (HALVES * half if n >= HALVES * half and n % (HALVES * half) // half == 1 else 0)
+            n % (THREE * half) + (THREE * half if n >= THREE * half and n % (THREE * half) // half == 1 else 0)
             for n in extents
         }
     for width in widths[:-1]:

@@ -15,7 +15,10 @@ a row, few lines share a set of a cache, and each page holds few. A packed panel
 the result are computed. In return, the other operands are read once for every panel. (Products of 1,000 rows of 95 entries with 512 columns, C and
 ours: 9 Gflop/s, in panels 23, Sapphire Rapids. That a panel begins with a line is no reason for one: `line_starts`.)
 
-Panels of rows that are walked entry by entry have whole strips of four sums: in narrower ones an entry waits for the one before.
+Panels of rows that are walked entry by entry have whole strips of four sums: in narrower ones an entry waits for the one before. Panels of blocks have
+one strip: what a block meets lies together, and half a megabyte or less stays near while a walk passes by. (Blocks of 8x8, 4096^2, 512 columns, half of them
+stored: 100 ms in panels of 96 columns and strips of two lines, 96 of 64, 77 of 32, 74 of 48 in strips of three lines; a fifth: 35, 31, 30, 27.5;
+Granite Rapids.)
 
 The price is that of all columns at once, with what differs (`price`). Legal where a dense result adds up products in place, below a reduction whose
 sums may stay in registers, and its last loop runs along it and some dense operands that lack other loops. Source: packing of panels as in Goto and
@@ -42,7 +45,7 @@ NEAR = 8
 """Lines of a block whose rows come with each other: of larger ones, a tile of rows after the other, every line is waited for as if it came from
 memory. Products of 4096^2 with 512 columns in blocks of 8x8 float32 (four lines) take 0.5 to 0.75 of the time in panels; in blocks of 32x32 (64
 lines), longer than without."""
-GAIN = 0.85
+GAIN = 0.9
 """What panels may cost, as times what all columns at once do."""
 ROOM = 0.8
 """The share of the second cache that what is read again finds: the rest is for what passes by. Products of rows of 95 entries with 8 matrices of 32
@@ -97,7 +100,10 @@ def widths(nest: Nest, schedule: Schedule) -> tuple[int, ...] | None:
         return None
     column = sum(math.prod(a.tensor.shape) // extent * a.dtype.itemsize for a in packs)
     room = int(ROOM * machine.current().caches[1] / max(1, column))
-    if _inside(nest, order) is not None or _tiled(nest, order):
+    inside, kept = _inside(nest, order), cin.extents((out, *nest.reads))
+    if inside is not None and any(kept[v] >= regions.ROWS for v in order[inside:-1] if v in nest.indices):
+        return (unit,)
+    if inside is not None or _tiled(nest, order):
         size = unit * max(1, room // unit)
         return (size,) if size < extent else ()
     unit = regions.NARROW // nest.output.dtype.itemsize
@@ -155,12 +161,17 @@ def price(nest: Nest, known: Facts, made: Schedule, size: int) -> Cost:
     again = sum(n / LINE * (_waits(here.stream, here.beyond(n)) if near else sum(here.line)) for n in others)
     loops = made.cost.loops
     if begin is None:
-        wide = regions.STRIP if _tiled(nest, made.order) else regions.WIDE if host.has_masks() else regions.NARROW
+        wide = (
+            regions.strip_bytes() if _tiled(nest, made.order) else regions.WIDE if host.has_masks() else regions.NARROW
+        )
         walks = panels * math.ceil(size * itemsize / wide) - math.ceil(extents[var] * itemsize / wide)
         rows = model.walk(made.order[: regions.region(made.order, model.result, nest.reads)]).survivors
         loops += walks * (model.walk(made.order[:-1]).cost + here.start * rows)
         apart = [x - y for x, y in zip(here.write, here.fill, strict=True)]  # each row of a panel begins anew
         again += rows * _along(apart, here.beyond(math.prod(nest.output.shape) * itemsize))
+    elif regions.blocks_pay(made.order[begin:], model.result, extents, here):  # in panels, sums are held over the walk
+        sums = math.prod(extents[v] for v in made.order[begin:] if v in nest.indices) * itemsize
+        loops = max(0.0, loops - model.walk(made.order[:begin]).survivors * sums / 8 * here.lane)
     return replace(made.cost, loops=loops, memory=max(0.0, made.cost.memory - saved) + copied + (panels - 1) * again)
 
 

@@ -17,8 +17,9 @@ STRIP = int(2 * LINE)
 """Bytes of a strip that has several rows."""
 WIDE, NARROW = int(16 * LINE), int(4 * LINE)
 """Bytes of a strip of one row, where registers are plenty and where not: four sums, which wait for each other no longer than one for its line."""
-HALVES = 3
-"""Halves of a line of such a strip where there are 16 registers of half a line, in four rows that lie in panels of columns."""
+THREE = 3
+"""Registers to a row of such a strip in panels of columns: lines in eight rows where there are 32 registers, halves of a line in four rows where there are
+16 of these. Three quarters of the registers are sums, and fewer values are read for each."""
 
 
 def depth(access: cin.Access, var: cin.IndexVar, order: Sequence[cin.IndexVar]) -> int | None:
@@ -171,5 +172,5 @@ def is_dense(var: cin.IndexVar, accesses: Sequence[cin.Access]) -> bool:
 
 
 def strip_bytes() -> int:
-    """Bytes of a strip of four rows in panels of columns, whose sums take half of 32 registers, or three quarters of 16 of half their size."""
-    return int(STRIP if host.has_masks() else HALVES * LINE / 2)
+    """Bytes of a strip of several rows in panels of columns."""
+    return int(THREE * LINE / (1 if host.has_masks() else 2))
