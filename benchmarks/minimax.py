@@ -55,6 +55,11 @@ def cos_tail(z: Decimal) -> Decimal:
     return _series(Decimal(1) / 24, lambda k, t: -t * z / ((2 * k + 3) * (2 * k + 4)))
 
 
+def sinh_tail(z: Decimal) -> Decimal:
+    """(sinh x - x) / x^3 where z is x^2."""
+    return _series(Decimal(1) / 6, lambda k, t: t * z / ((2 * k + 2) * (2 * k + 3)))
+
+
 def atan_tail(z: Decimal) -> Decimal:
     """(arctan r - r) / r^3 where z is r^2."""
     return _series(Decimal(-1) / 3, lambda k, _: (-1) ** (k + 1) * z**k / (2 * k + 3))
@@ -101,6 +106,7 @@ TABLES = (
     Table("LOG", log_tail, lambda z: z / 2, Decimal(0), S * S * Decimal("1.001"), 6, 2),
     Table("SIN", sin_tail, lambda z: z, Decimal(0), Q * Q, 5, 2),
     Table("COS", cos_tail, lambda z: z * z, Decimal(0), Q * Q, 5, 2),
+    Table("SINH", sinh_tail, lambda z: z, Decimal(0), Decimal("1.001"), 6, 3),
     Table("ATAN", atan_tail, lambda z: z, Decimal(0), T * T * Decimal("1.001"), 11, 4),
     Table("ASIN", asin_tail, lambda z: z, Decimal(0), Decimal("0.25025"), 12, 4),
     Table("ERF", lambda z: erf_ratio(z) - 1, _one, Decimal(0), Decimal(1), 11, 6),

@@ -26,6 +26,7 @@ from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.operands import Input
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.bounded import Bounded
+from sparsejax.jit.rewrite import lanewise
 from sparsejax.jit.rewrite.vectorize import maskable
 
 SHORT = 4
@@ -52,7 +53,8 @@ def vector_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
     assert isinstance(body, cin.Assign)
 
     def loop(count: int = 0) -> None:
-        made = VectorLoop(context, env, var, body, count=count, copies=1 if count else COPIES)
+        lanes = 0 if count else whole_lanes(env, var, body)
+        made = VectorLoop(context, env, var, body, count=count, copies=1 if count else COPIES, lanes=lanes)
         prepared = made.prepared(env)
         if count:
             made.run_block(prepared)
@@ -69,6 +71,13 @@ def vector_loop(context: Context, stmt: cin.Forall, env: Env) -> None:
         loop(var.size)
     else:
         context.b.if_else(context.in_last_block(var, env), lambda: loop(var.rest), lambda: loop(var.size))
+
+
+def whole_lanes(env: Env, var: cin.IndexVar, body: cin.Assign) -> int:
+    """The lanes of a loop over everything that computes elementary functions, of two vectors; 0 for others, of one. Each operation of a formula waits for the
+    one before, and the processor looks at few vectors at once: written side by side, two take 0.86 (sinh) to 1.0 (arcsin) of the time (Granite Rapids)."""
+    several = not env.bound and var in cin.bound_by(body.lhs) and lanewise.elementary(body.rhs)
+    return 2 * VectorLoop.widest(body) if several else 0
 
 
 class VectorLoop:

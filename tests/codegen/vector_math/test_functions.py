@@ -82,6 +82,25 @@ def test_every_lane_gives_the_same_bits(name, dtype):
         assert same.all(), (lanes, x[~same])
 
 
+@pytest.mark.parametrize("name", ["sinh", "arctan", "log1p"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ends_of_two_vectors_at_once(name, dtype):
+    """Arrays of every length up to three pairs of vectors, and what stands behind them."""
+    x = sweep(dtype, 500)[-100:]
+    function, one = sj.jit(getattr(snp, name)), apply(name, x, 1)
+    for n in range(1, len(x)):
+        np.testing.assert_array_equal(np.asarray(function(sj.array(x[:n]))), one[:n])
+
+
+@pytest.mark.parametrize(
+    "x",
+    [1.0, np.nextafter(1, 0), np.nextafter(1, 2), 1.3862943611198906, 1.4436354751788103, 2.0794415416798357, 708.9],
+)
+def test_sinh_where_its_formulas_meet(x):
+    near = x * (1 + np.arange(-200, 201) * np.finfo(float).eps)
+    assert ulps(apply("sinh", near, 8), reference("sinh", near)).max() < 2
+
+
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("entry", minimax.TABLES, ids=lambda t: t.name)
 def test_coefficients_are_those_of_the_exchange_algorithm(entry, single):
@@ -100,8 +119,9 @@ def test_constants_are_sums():
 def test_kernels_use_lanes(name):
     """Dense arrays and the stored values of sparse ones; the printed loops name the function and nothing of its inside."""
     x = sj.array(np.linspace(0.1, 0.9, 77).reshape(7, 11))
-    lowered = sj.jit(getattr(snp, name)).trace(x).lower()
-    assert f"@{name}.double.8(<8 x double>" in lowered.as_text("llvm")
+    for array, lanes in ((x, 8), (x.reshape(77), 16)):  # two vectors at once in a loop over everything
+        lowered = sj.jit(getattr(snp, name)).trace(array).lower()
+        assert f"@{name}.double.{lanes}(<{lanes} x double>" in lowered.as_text("llvm")
     assert f"= {name}(" in lowered.as_text("loops")
     np.testing.assert_allclose(getattr(snp, name)(x).todense(), reference(name, x.todense()).astype(float), rtol=1e-14)
 

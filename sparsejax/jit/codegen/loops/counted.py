@@ -18,7 +18,7 @@ from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.loops import prefetch
 from sparsejax.jit.codegen.loops.walker import Loop
 from sparsejax.jit.codegen.operands import Scalar
-from sparsejax.jit.codegen.vectors import COPIES, Follow, VectorLoop
+from sparsejax.jit.codegen.vectors import COPIES, Follow, VectorLoop, whole_lanes
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.loop_plans import Leaders
 
@@ -42,13 +42,14 @@ class Ranges:
         fixed: Collection[cin.Access] = (),
         copies: int = 1,
         halves: bool = False,
+        lanes: int = 0,
     ) -> None:
         self.loop, self.key, self.kind = loop, key, kind
         body = loop.cases[key]
         self.body, self.vector, self._prepared = body, None, None
         if self.kind == "lanes" and isinstance(body, cin.Assign):
             vector = self.vector = VectorLoop(
-                loop.context, loop.env, loop.var, body, fixed, copies=copies, halves=halves
+                loop.context, loop.env, loop.var, body, fixed, copies=copies, halves=halves, lanes=lanes
             )
             self._prepared = None if fixed else vector.prepared(loop.env)
 
@@ -133,7 +134,9 @@ def counted(loop: Loop) -> None:
     """The whole extent, without leaders; a reduction that runs once, or over a chunk, has several sets of lanes, and reads both halves of a chunk
     at once."""
     copies = 1 if loop.env.bound and loop.span is None else COPIES
-    ranges = Ranges(loop, frozenset(), loop.plan.range, copies=copies, halves=loop.span is not None)
+    body = loop.cases[frozenset()]
+    lanes = whole_lanes(loop.env, loop.var, body) if isinstance(body, cin.Assign) else 0
+    ranges = Ranges(loop, frozenset(), loop.plan.range, copies=copies, halves=loop.span is not None, lanes=lanes)
     ranges.add(loop.begin, loop.extent)
     ranges.finish()
 

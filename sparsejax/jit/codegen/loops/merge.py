@@ -57,6 +57,7 @@ def at_entry(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
     """One place of a walk in order, before which is fetched what comes later."""
     if loop.plan.prefetch:
         prefetch.fetch(loop, key, walker, place)
+        prefetch.target(loop, key, walker, place)
         _fetch_strip(loop, key, walker, place)
         loop = tile_fetches.of_blocks(loop, key, walker, place)
     loop.at_place(key, walker, place)

@@ -2,6 +2,7 @@
 
     exp(x) = 2^n (1 + r + r^2 q(r))                 n the nearest integer to x / log 2, r = x - n log 2
     log(2^k (1 + f)) = k log 2 + f - f^2 / 2 + s (f^2 / 2 + s^2 L(s^2))                            s = f / (2 + f)
+    sinh(x) = x + x^3 H(x^2) below 1, (e^x - e^-x) / 2 above
     sin(n pi / 2 + r), by n modulo 4, from r + r^3 S(r^2) and 1 - r^2 / 2 + r^4 C(r^2)
     arctan(x) = k pi / 4 + r + r^3 T(r^2), r at most the tangent of an eighth of pi
     erf(x) = x (1 + E(x^2)) below 1, 1 - exp(F(x)) above
@@ -122,14 +123,14 @@ def tanh(x: Lanes) -> Lanes:
 
 
 def sinh(x: Lanes) -> Lanes:
-    """(E + E / (E + 1)) / 2 with E = exp(|x|) - 1."""
-    high, low = _expm1(abs(x))
-    below = high + 1
-    inverse = below.like(1) / below
-    lower = high * inverse
-    lacks = lower.fma(-below, high) + low - lower * (below.like(1) - below + high)
-    first = high + lower
-    return _beyond(x, ((first + lacks.fma(inverse, low + (high - first + lower))) * 0.5).signed_as(x), "sinh", _GROWN)
+    """x + x^3 H(x^2) up to 1; beyond, G / 2 - 1 / (2 G) with G = exp(|x|), of which the second is a seventh of the first at most."""
+    size = abs(x)
+    z = size * size
+    near = (size * z).fma(z.polynomial(table.SINH), size)
+    n, value = _exp_reduced(_clamped(size, *_exp_range(x)))
+    half = value * _power_of_two(n - 1)
+    far = half - half.like(0.25) / half
+    return _beyond(x, (size < 1).either(near, far).signed_as(x), "sinh", _GROWN)
 
 
 def cosh(x: Lanes) -> Lanes:
