@@ -417,8 +417,8 @@ def fori_loop(
 ) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`, from `init_val`, a pytree: the last value.
 
-    With bounds that are known while tracing it is a `scan`, which reverse mode differentiates; else a `while_loop`. Every leaf keeps
-    shape, dtype, fill and format. Memory does not grow with the rounds, but for what reverse mode keeps.
+    With bounds that are known while tracing it is a `scan`, which reverse mode differentiates; else a `while_loop`. Whatever the integer types of the
+    bounds, `i` has 64 bits. Every leaf keeps shape, dtype, fill and format. Memory does not grow with the rounds, but for what reverse mode keeps.
 
     >>> import sparsejax as sj
     >>> fori_loop(0, 5, lambda i, total: total + i, 0)
@@ -447,8 +447,9 @@ def fori_loop(
         return i + 1, body_fun(i, val)
 
     start, stop = _leaf(lower, "lower of fori_loop"), _leaf(upper, "upper of fori_loop")
-    if not start.aval.weak_type:
-        start = convert_element_type(start, np.result_type(start.dtype, stop.dtype))
+    if not start.aval.weak_type:  # whatever the width of the bounds, as where they are known
+        both = np.result_type(start.dtype, stop.dtype)
+        start = convert_element_type(start, both if both == np.uint64 else np.int64)
     return while_loop(lambda state: state[0] < stop, body, (start, init_val))[1]
 
 

@@ -91,3 +91,23 @@ def test_errors_name_the_leaf(carried):
         lax.fori_loop(0, 4, lambda i, s: snp.exp(s), sj.array(np.eye(3), format="csr"))
     with pytest.raises(TypeError, match="same pytree structure"):
         lax.fori_loop(0, 4, lambda i, s: (s, s), X)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ("i1", "i1", 120, 127),
+        ("u1", "i2", 250, 260),
+        ("i4", "u4", 0, 3),
+        ("i2", "i8", -3, 2),
+        ("u8", "u8", 1, 4),
+        ("i4", "u8", 1, 4),
+    ],
+)
+def test_bounds_of_few_bits_count_as_far_as_others(bounds):
+    """At once, as arguments and as constants: the counter has 64 bits."""
+    low, high, first, last = bounds
+    ends = np.dtype(low).type(first), np.dtype(high).type(last)
+    total = lambda a, b: lax.fori_loop(a, b, lambda i, c: c + i, 0)  # noqa: E731
+    for made in (total(*ends), sj.jit(total)(*ends), sj.jit(lambda: total(*ends))()):
+        assert int(made) == sum(range(first, last)) and made.dtype.itemsize == 8
