@@ -486,5 +486,40 @@ def _code(terms: Terms) -> str:
     return text[2:] if text.startswith("+ ") else "-" + text[2:] if text.startswith("- ") else text
 
 
+_SIGNS = {"<": ("<", ">="), "==": ("==", "!=")}
+
+
+def told(guard: str) -> str:
+    """A guard of a scope as people write it: what is subtracted stands on the other side.
+
+    >>> told("not -n + 16777216 < 0"), told("2*n - m - 3 == 0"), told("not (n//2) - 5 == 0")
+    ('n <= 16777216', '2*n == m + 3', '(n//2) != 5')
+    """
+    found = re.fullmatch(r"(not )?(.+) (<|==) (-?\d+)", guard)
+    if found is None:
+        return guard
+    negated, text, sign, value = found.groups()
+    depth, start = 0, 0
+    sides: tuple[list[str], list[str]] = [], []
+    parts: list[str] = []
+    for k, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if k and not depth and text[k : k + 3] in (" + ", " - "):
+            parts.append(text[start:k])
+            start = k
+    parts.append(text[start:])
+    for part in parts:
+        term = part.removeprefix(" + ")
+        minus = term.startswith((" - ", "-"))
+        sides[minus].append(term.removeprefix(" - ").removeprefix("-"))
+    if int(value):
+        sides[int(value) > 0].append(str(abs(int(value))))
+    left, right = (" + ".join(side) or "0" for side in sides)
+    relation = _SIGNS[sign][bool(negated)]
+    if relation in ("<", ">=") and (left.isdigit() or not sides[0]):
+        return f"{right} {'>' if relation == '<' else '<='} {left}"
+    return f"{left} {relation} {right}"
+
+
 def _nested(code: str) -> str:
     return code if re.fullmatch(r"\w+", code) else f"({code})"

@@ -30,7 +30,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr, Var, check_jaxpr
 from sparsejax.core.primitive import execute, extents_of
-from sparsejax.core.symbolic import Scope, SymbolicDim
+from sparsejax.core.symbolic import Scope, SymbolicDim, told
 from sparsejax.export import extents, kernels, layout
 from sparsejax.export.errors import LayoutError
 from sparsejax.formats import Format
@@ -112,10 +112,10 @@ class Exported:
             return self._closed
         symbols = self._member.find(extents_of(leaves))
         if symbols is None:
-            asked = "".join(f"; {g}" for g in self._member.scope.guards)
+            asked = ", ".join(map(told, self._member.scope.guards))
             raise TypeError(
-                f"exported for arguments of types {list(self.in_avals)} with extents from 2 on{asked}; called with "
-                f"{[x.aval for x in leaves]}: extents of one name must be equal, and all of this must hold"
+                f"exported for arguments of types {list(self.in_avals)}, but called with {[x.aval for x in leaves]}: extents of one name "
+                f"must be equal, and at least 2{asked and f'; and it must hold that {asked}'}"
             )
         try:
             return self._member.at(symbols, leaves)

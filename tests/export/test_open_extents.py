@@ -87,7 +87,7 @@ def test_what_does_not_hold_is_refused():
 def test_what_was_asked_must_hold():
     program = deserialize(export(sj.jit(lambda x: x * 2 if x.shape[0] > 100 else x))(struct("n")).serialize())
     assert program.call(np.ones(200))[0] == 2
-    with pytest.raises(TypeError, match="-n \\+ 100 < 0"):
+    with pytest.raises(TypeError, match="that n > 100"):
         program.call(np.ones(50))
 
 
