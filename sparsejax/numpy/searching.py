@@ -18,12 +18,13 @@ from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import Format
 from sparsejax.formats.parts import lines
 from sparsejax.formats.storage import Storage
+from sparsejax.jit.ir import cin, operators
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
 from sparsejax.lax.extents import along
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
-from sparsejax.lax.reduce import MOST, mean, reduce
+from sparsejax.lax.reduce import MOST, OPERATORS, mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
 from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, pattern, refill, reshape
 from sparsejax.numpy.indexing import flip, getitem, stack
@@ -85,9 +86,10 @@ def _first(kind: str, x: Any, axis: int) -> Any:
     extent = x.shape[axis]
     numbers = asarray(along(extent, axis, x.ndim))
     is_float = x.dtype.kind in "fc"
-    most = convert_format(reduce(kind, x, axis), "dense")
     line = [1 if d == axis else n for d, n in enumerate(x.shape)]
     dense = x.format.is_dense
+    absent: Any = None if dense else sorting.first_absent(x, axis)
+    most = convert_format(reduce(kind, x, axis) if dense else _most(kind, x, axis, absent), "dense")
     stored = x if dense else refill(x, 0)
     best = reshape(most, line) if dense else _where(pattern(x, bool), reshape(most, line), 0)  # at what is stored alone
     holds = elementwise("equal", stored, best)
@@ -96,10 +98,20 @@ def _first(kind: str, x: Any, axis: int) -> Any:
     if dense:
         return reduce("min", _where(holds, numbers, extent), axis)
     first = reduce("min", refill(_where(refill(holds, False), numbers, MOST), MOST), axis)
-    absent = sorting.first_absent(x, axis)
     if not (is_float and np.isnan(x.fill_value)):
         absent = _where(elementwise("equal", most, x.fill_value.item()), absent, extent)
     return elementwise("minimum", convert_format(first, "dense"), absent)
+
+
+def _most(kind: str, x: Any, axis: int, absent: Any) -> Any:
+    """`reduce` of every line of a sparse array, where it is known which place is the first `absent` one: nothing is counted."""
+    name = OPERATORS[kind]
+    identity = operators.get(name).identity(x.dtype)
+    if cin.same_value(x.fill_value, identity):
+        return reduce(kind, x, axis)
+    stored = reduce(kind, refill(x, identity), axis)
+    lacks = elementwise("less", absent, x.shape[axis])
+    return _where(lacks, elementwise(name, stored, x.fill_value.item()), stored)
 
 
 # --------------------------------------------------------------------------------------------- places that hold values
