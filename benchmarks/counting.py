@@ -24,7 +24,7 @@ from sparsejax.jit.cost import statistics
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import binding
-from sparsejax.jit.schedule import schedules, search
+from sparsejax.jit.schedule import counted, schedules
 
 CACHE_LINE = 64
 
@@ -150,7 +150,7 @@ def plain(nest: Nest, schedule: schedules.Schedule, known: statistics.Facts) -> 
     """A function that runs `nest` under `schedule` without counting, conversions included."""
     program = pipeline.program_of(nest, schedule)
     kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
-    expected = search.output_sizes(nest, known)
+    expected = counted.output_sizes(nest, known)
     bound = binding.Binding(kernel, nest.output, nest.op, None, expected, None, program.shared, program.whole)
 
     def call(inputs: Sequence[Storage]) -> Storage:

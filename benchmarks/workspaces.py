@@ -37,7 +37,7 @@ from sparsejax.jit.codegen import lower
 from sparsejax.jit.cost import statistics, workspace_choice, workspace_price
 from sparsejax.jit.ir import policies
 from sparsejax.jit.runtime import binding
-from sparsejax.jit.schedule import assembly, schedules, search
+from sparsejax.jit.schedule import assembly, counted, schedules, search
 
 ROUNDS, SECONDS = 15, 0.6  # runs of every policy: at most, and in all
 GIVE_UP = 20.0  # a policy that takes so many times as long as the best is not run again
@@ -75,7 +75,7 @@ def compiled(point: Point, policy: str) -> Run:
     """The kernel of a point with a policy, and room for the result as a plan would make it."""
     program = pipeline.in_order(point.nest, schedules.unpriced(point.order, policy))
     kernel = compiler.compile_text(lower.lower(program, LLVMBuilder()))
-    return binding.Binding(kernel, program.output, "add", search.output_sizes(point.nest, observed(point))).run
+    return binding.Binding(kernel, program.output, "add", counted.output_sizes(point.nest, observed(point))).run
 
 
 def observed(point: Point) -> statistics.Facts:
@@ -131,8 +131,8 @@ def forecast(point: Point) -> tuple[float, tuple[float, float]]:
     """What the scheduler expects: how often the workspace is used; insertions and entries."""
     p = assembly.assembly(point.nest.output, point.nest.storage_indices, point.order)[1]
     known = observed(point)
-    loops = search.loops(point.nest, known, point.order)
-    inserts = search.points(point.nest, known)
+    loops = counted.loops(point.nest, known, point.order)
+    inserts = counted.points(point.nest, known)
     count = min(inserts, search.level_counts(point.nest, known)[-1])
     return loops[p - 1].survivors if p else 1.0, (inserts, count)
 

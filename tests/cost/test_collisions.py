@@ -13,7 +13,7 @@ from sparsejax.formats import Format, convert
 from sparsejax.jit.cost import collisions, conversion_price, skew, statistics, workspace_choice, workspace_price
 from sparsejax.jit.ir import cin
 from sparsejax.jit.runtime import plans
-from sparsejax.jit.schedule import search
+from sparsejax.jit.schedule import counted, search
 
 pytestmark = pytest.mark.rotating(16)
 
@@ -187,7 +187,7 @@ def test_policies_follow_what_was_observed():
     given = workspace_points.insertions(200_000, 5_000, 1 << 20)
     order = tuple(cin.IndexVar(x) for x in "pij")
     known = statistics.of(given.nest, given.inputs)
-    chosen = [search.workspace(given.nest, replace(known, collisions=c), order) for c in (None, 32.0)]
+    chosen = [counted.workspace(given.nest, replace(known, collisions=c), order) for c in (None, 32.0)]
     assert [c.policy for c in chosen] == ["coordinate", "hash"]
 
 

@@ -54,7 +54,7 @@ def test_counted_loops(form, empty, rows, B):
     want = B.toarray()[rows]
     np.testing.assert_array_equal(convert.to_dense(made), want)
     points = want.size if form == "dense" else np.count_nonzero(want)
-    for_rows, along = search.loops(nest, known, (I, J))
+    for_rows, along = counted.loops(nest, known, (I, J))
     assert for_rows.iterations == PLACES
     within(along.iterations, points)
     searched = (

@@ -35,7 +35,7 @@ from sparsejax.jit.ir import blocks, choices, infer_formats
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import in_place, iteration
 from sparsejax.jit.runtime import kernels
-from sparsejax.jit.schedule import replan, schedules, search, statements
+from sparsejax.jit.schedule import counted, replan, schedules, statements
 from tests.fuzz import definitions
 
 GOLDEN = Path(__file__).parents[1] / "schedule" / "golden"
@@ -339,7 +339,7 @@ def _plan(runner: kernels.KernelRunner, facts: kernels.Observed) -> Iterator[obj
         with choices.drawing("kernel", nest):
             schedule, program = runner.schedule(facts)
             yield schedule, program, str(program), program.shared
-            yield search.output_sizes(runner.plain, known), replan.later(schedule, nest, runner.plain, known)
+            yield counted.output_sizes(runner.plain, known), replan.later(schedule, nest, runner.plain, known)
             yield statements.loops(runner.plain, known, schedule), statements.candidates(runner.plain, known)[:3]
             if not known.couplings:
                 yield pipeline.text_of(program)

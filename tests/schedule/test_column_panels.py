@@ -91,7 +91,7 @@ def test_tensors_times_matrices_in_panels(semiring):
 
 
 @pytest.mark.parametrize(
-    ("columns", "each", "packs"), [(512, 100, True), (128, 100, False), (32, 100, False), (512, 3, False)]
+    ("columns", "each", "packs"), [(512, 100, True), (128, 100, True), (32, 100, False), (512, 3, False)]
 )
 def test_rows_of_many_entries_are_multiplied_in_panels(columns, each, packs):
     rng = np.random.default_rng(1)

@@ -103,6 +103,16 @@ class Machine:
         found = min(1.0, hits)
         return self.lookup * (1.0 + found) + self.miss * min(found, 1.0 - found)
 
+    def ended(self, length: float) -> float:
+        """A run of a loop over entries that has one at least, and so many on average: where most have one, a branch goes where the processor does not
+        foresee it for those that have more.
+
+        >>> from sparsejax.jit.cost.machines import ZEN4
+        >>> [round(ZEN4.ended(length), 2) for length in (1.0, 1.1, 2.0, 30.0)]
+        [0.0, 0.9, 5.0, 5.0]
+        """
+        return min(self.enter, self.miss * max(0.0, length - 1.0))
+
     def merged(self, met: float) -> float:
         """A step of operands that are walked together where a share of the steps finds a coordinate in all of them: a branch that goes the other way
         less often than not is foreseen else.

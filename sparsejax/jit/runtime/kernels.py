@@ -34,7 +34,7 @@ from sparsejax.jit.rewrite import assigned_once, legalize
 from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
 from sparsejax.jit.runtime.direct import AS_IT_IS, Direct, Rates, called, how
 from sparsejax.jit.runtime.system import result_memory
-from sparsejax.jit.schedule import line_starts, models, replan, row_panels, schedules, search
+from sparsejax.jit.schedule import counted, line_starts, models, replan, row_panels, schedules
 
 Observed = tuple[tuple[Any, ...], ...]
 """Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
@@ -453,7 +453,7 @@ class KernelRunner:
         text = pipeline.text_of(program, constants)
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
-        expected = search.output_sizes(self.plain, self.known(observed))
+        expected = counted.output_sizes(self.plain, self.known(observed))
         cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
         later = None
         if schedule.remembered is not None and not bounded:

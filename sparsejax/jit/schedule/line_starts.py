@@ -32,9 +32,28 @@ MB (150), but 55 to 70 where rows have 95 entries (Granite Rapids, loaded, in tu
 
 def copied(nest: Nest, known: Facts, schedule: Schedule) -> frozenset[str]:
     """The names of the operands of a kernel that are copied where they do not begin with a line."""
-    here, saved = machine.current(), dict[str, float]()
-    if not (here.split or choices.free()) or schedule.columns is not None or nest.bounded:
+    if not (machine.current().split or choices.free()) or schedule.columns is not None or nest.bounded:
         return frozenset()
+    saved = _across(nest, known, schedule)
+    if not saved:
+        return frozenset()
+    pays = {name for name, gain in saved.items() if gain > _copy(nest, known, name)}
+    cheapest = "copied" if pays else "where_they_are"
+    taken = choices.pick("line_starts", ("where_they_are", "copied"), cheapest)
+    return frozenset() if taken == "where_they_are" else frozenset(pays or saved)
+
+
+def paid(nest: Nest, known: Facts, schedule: Schedule) -> float:
+    """How many nanoseconds longer a kernel takes where what it is given does not begin with a line, read across lines or copied."""
+    if not machine.current().split:
+        return 0.0
+    given = {name: gain for name, gain in _across(nest, known, schedule).items() if name not in known.fresh}
+    return sum(min(gain, _copy(nest, known, name)) for name, gain in given.items())
+
+
+def _across(nest: Nest, known: Facts, schedule: Schedule) -> dict[str, float]:
+    """How many nanoseconds longer operands are read that do not begin with a line, by name."""
+    saved: dict[str, float] = {}
     for part, order, facts, scale in _statements(nest, known, schedule):
         model = search.model(part, facts)
         for access in dict.fromkeys(part.reads):
@@ -42,12 +61,7 @@ def copied(nest: Nest, known: Facts, schedule: Schedule) -> frozenset[str]:
                 rows = 1 if any(not a.tensor.format.is_dense for a in part.reads) else regions.ROWS
                 gain = scale * model.waiting.across(access, order) / rows
                 saved[access.tensor.name] = saved.get(access.tensor.name, 0.0) + gain
-    if not saved:
-        return frozenset()
-    pays = {name for name, gain in saved.items() if gain > _copy(nest, known, name)}
-    cheapest = "copied" if pays else "where_they_are"
-    taken = choices.pick("line_starts", ("where_they_are", "copied"), cheapest)
-    return frozenset() if taken == "where_they_are" else frozenset(pays or saved)
+    return saved
 
 
 def _statements(
@@ -75,10 +89,15 @@ def _legal(access: cin.Access, order: tuple[cin.IndexVar, ...], known: Facts) ->
 
 
 def _copy(nest: Nest, known: Facts, name: str) -> float:
-    """What the copy of an operand costs: it is read and written from the first to the last line, in a call, after all that the kernel passes."""
+    """What the copy of an operand before a kernel runs costs."""
+    return machine.current().call + PASSES * one_pass(nest, known, name)
+
+
+def one_pass(nest: Nest, known: Facts, name: str) -> float:
+    """What an operand takes that is read and written from the first to the last line, after all that the kernel passes."""
     here = machine.current()
     sizes = {t.name: known[t.name][-1] * t.dtype.itemsize for t in nest.inputs}
     size, output = sizes[name], math.prod(map(int, nest.output.shape)) * nest.output.dtype.itemsize
     around = sum(sizes.values()) + size + (output if nest.output.format.is_dense else 0)
     passed = [memory.Lines(size / LINE, around, 0.0)]
-    return here.call + PASSES * (memory.price(passed, here, False) + memory.price(passed, here, True))
+    return memory.price(passed, here, False) + memory.price(passed, here, True)

@@ -47,7 +47,7 @@ from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
 from sparsejax.jit.schedule import concordant, models, neighbours, placement, regions, schedules, tiled_loops, waiting
 from sparsejax.jit.schedule.assembly import SCATTER
 from sparsejax.jit.schedule.computed import Computed
-from sparsejax.jit.schedule.schedules import Candidate, Cost, Loop, Schedule, State
+from sparsejax.jit.schedule.schedules import Candidate, Cost, Schedule, State
 
 GALLOP = 2.0
 """Steps per doubling of the distance that is jumped over where one operand is searched instead of walked: there and back."""
@@ -82,19 +82,6 @@ def candidates(nest: Nest, facts: Facts, workspace: str = "auto", limit: int = L
     return tuple(sorted(found, key=lambda c: c.cost.total))
 
 
-def loops(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> tuple[Loop, ...]:
-    """What the cost of an order's loops is made of."""
-    counted = model(nest, facts)
-    made = []
-    for k, var in enumerate(order):
-        state, grown = counted.walk(order[:k]), counted.walk(order[: k + 1])
-        leaders, discordant, _ = counted.roles(state, var)
-        copied = counted.copied(leaders, discordant, state)
-        work = state.survivors * counted.iterations(leaders, var, state.bound, counted.fills(grown.order), copied)
-        made.append(Loop(var, state.survivors, work, grown.survivors, tuple(a.tensor.name for a in leaders)))
-    return tuple(made)
-
-
 def level_counts(nest: Nest, facts: Facts) -> tuple[float, ...]:
     """The expected number of positions of every storage level of the output."""
     if nest.nested:
@@ -119,30 +106,6 @@ def with_targets(nest: Nest, facts: Facts, registers: Collection[str] = ()) -> F
 def _below(form: Format) -> tuple[int, ...]:
     """The dimensions of the dense levels below all sparse ones."""
     return form.order[1 + (-1, *form.sparse)[-1] :]
-
-
-def points(nest: Nest, facts: Facts) -> float:
-    """How often the body of all loops is expected to run."""
-    made = model(nest, facts)
-    return made.points(made.walk(nest.variables))
-
-
-def workspace(nest: Nest, facts: Facts, order: tuple[cin.IndexVar, ...]) -> workspace_choice.Choice | None:
-    """The workspace for `nest` under a loop order; None when its output needs none."""
-    made = model(nest, facts)
-    return made.workspace(made.walk(order))
-
-
-def output_sizes(nest: Nest, facts: Facts) -> tuple[int, ...]:
-    """For every level of the output that starts a segment, how many coordinates to make room for at first.
-
-    Twice the expectation, since facts are rounded; never more than four times the entries of all inputs, since products
-    may have far more partial results than entries. Too small a number costs a reallocation, never a failure.
-    """
-    limit = 1024 + 4 * sum(counts[-1] for counts in facts.counts.values())
-    form, counts = nest.output.format, level_counts(nest, facts)
-    ends = [stop - 1 for _, stop in form.runs if not form.levels[stop - 1].full]
-    return tuple(int(min(limit, 2 * counts[level])) for level in ends)
 
 
 class Model(Computed):
@@ -339,7 +302,7 @@ class Model(Computed):
         each, fixed, scattered, around = here.iterate, 0.0, state.scattered, state.cost
         blocked = self._in_blocks(leaders, var, state)
         row = here.lone if len(self._led[var]) == 1 and var not in self.storage else here.row
-        enter, where = row if blocked else here.enter if bound and leaders else 0.0, 0
+        enter, where = row if blocked else self._entered(leaders, var, state) if bound and leaders else 0.0, 0
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
             strided += var in self.storage[:-1] or any(cin.jumps(a, var) for a in self._touched)
             each = here.strided if strided else here.lane * self.lanes
@@ -402,6 +365,16 @@ class Model(Computed):
         if not level or leader.level_index(level - 1) != state.order[-1]:
             return False
         return statistics.in_blocks(leader.tensor.format, self.facts[leader.tensor.name], level, self.machine)
+
+    def _entered(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> float:
+        """What a run of a loop costs beside its iterations: of a walk of segments of which none is empty, by how many entries they have."""
+        if len(leaders) == 1:
+            (leader,) = leaders
+            level, _, _ = self.level(leader, var)
+            form = leader.tensor.format
+            if level and not form.levels[level - 1].full and leader.level_index(level - 1) in state.bound:
+                return self.machine.ended(self.fiber(leader, var, state.bound))
+        return self.machine.enter
 
     def spent(self, state: State) -> float:
         """What loops cost so far."""

@@ -22,7 +22,7 @@ from sparsejax.jit.cost.joins import Meeting
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.schedule import placement, row_blocking, search, tiled_loops
+from sparsejax.jit.schedule import counted, placement, row_blocking, search, tiled_loops
 from sparsejax.jit.schedule.placement import Loops, Place, statement
 from sparsejax.jit.schedule.schedules import FREE, Candidate, Cost, Loop, Schedule, total
 from sparsejax.jit.schedule.waiting import Around, Shared
@@ -80,12 +80,12 @@ def candidates(nest: Nest, facts: Facts, workspace: str = "auto") -> tuple[Candi
 def loops(nest: Nest, facts: Facts, schedule: Schedule) -> tuple[Loop, ...]:
     """What the cost of the loops is made of: those of the value, then every producer's own."""
     if not nest.nested:
-        return search.loops(nest, facts, schedule.order)
+        return counted.loops(nest, facts, schedule.order)
     pricing, last = _Pricing(nest, facts, schedule.registers), len(nest.producers)
-    made = list(search.loops(pricing.statements[last], pricing.facts, schedule.order))
+    made = list(counted.loops(pricing.statements[last], pricing.facts, schedule.order))
     for number, scale in pricing.scales(schedule).items():
         place = schedule.places[number]
-        for loop in search.loops(pricing.statements[number], pricing.facts, place.loops)[place.depth :]:
+        for loop in counted.loops(pricing.statements[number], pricing.facts, place.loops)[place.depth :]:
             times = (loop.starts * scale, loop.iterations * scale, loop.survivors * scale)
             made.append(Loop(loop.var, *times, loop.leaders))
     return tuple(made)

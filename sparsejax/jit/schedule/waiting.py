@@ -117,13 +117,15 @@ class Waiting:
         return memory.price([memory.Lines(size / memory.LINE, size, 0.0)], self._model.machine, True)
 
     def crowded(self, arrays: Collection[cin.Access], order: Order, share: float) -> float:
-        """How many nanoseconds more loops wait for arrays that the last one ends, if they find but a `share` of the second cache."""
+        """How many nanoseconds more loops wait for arrays that the last one ends, if they find but a `share` of the second cache, and each other there."""
         here, more = self._model.machine, 0.0
         first, second, third = here.caches
         less = replace(here, caches=(first, share * second, third))
-        for access in filter(self.layouts.__contains__, arrays):
-            found = self._lines(access, order)
-            more += memory.price(found, less, False) - memory.price(found, here, False)
+        found = {a: self._lines(a, order) for a in arrays if a in self.layouts}
+        for access, own in found.items():
+            others = sum(lines[0].among for a, lines in found.items() if a != access)
+            crowd = [x._replace(among=x.among + others) for x in own]
+            more += memory.price(crowd, less, False) - memory.price(own, here, False)
         return more
 
     def nearer(self, arrays: Collection[cin.Access], order: Order, share: float) -> float:
