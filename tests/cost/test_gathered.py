@@ -10,7 +10,7 @@ from sparsejax.formats import Format, convert
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.schedule import search
+from sparsejax.jit.schedule import counted, search
 
 PLACES, ROWS, COLS = 200, 600, 500
 I, J = map(cin.IndexVar, "ij")
@@ -50,7 +50,7 @@ def test_counted_loops(form, empty, rows, B):
     nest = Nest(tensor("out", (PLACES, COLS), "dense" if form == "dense" else "csr"), (I, J), (), read)
     inputs = [sj.array(x, format=f).storage for x, f in ((rows, "dense"), (B, form))]
     known = statistics.of(nest, inputs)
-    made, counted = counting.run(nest, search.schedule_of(nest, known, (I, J)), inputs)
+    made, ran = counting.run(nest, search.schedule_of(nest, known, (I, J)), inputs)
     want = B.toarray()[rows]
     np.testing.assert_array_equal(convert.to_dense(made), want)
     points = want.size if form == "dense" else np.count_nonzero(want)
@@ -60,7 +60,7 @@ def test_counted_loops(form, empty, rows, B):
     searched = (
         0 if form in ("csr", "dense") else PLACES * np.log2(known["B"][0])
     )  # by halves, for the rows that are stored
-    within(for_rows.iterations + along.iterations + searched, counted.iterations)
+    within(for_rows.iterations + along.iterations + searched, ran.iterations)
     within(search.level_counts(nest, known)[-1], points)
 
 
