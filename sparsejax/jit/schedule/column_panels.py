@@ -46,6 +46,8 @@ NEAR = 8
 """Lines of a block whose rows come with each other: of larger ones, a tile of rows after the other, every line is waited for as if it came from
 memory. Products of 4096^2 with 512 columns in blocks of 8x8 float32 (four lines) take 0.5 to 0.75 of the time in panels; in blocks of 32x32 (64
 lines), longer than without."""
+GAIN = 0.9
+"""What panels of products of blocks may cost, as times what all columns at once do."""
 ROOM = 0.8
 """The share of the second cache that what is read again finds: the rest is for what passes by. Products of rows of 95 entries with 8 matrices of 32
 columns, of 0.5 to 2.4 MB, take 0.090 ns per product from 0.4 to 0.65 of the second cache, 0.12 from 0.8 of it, 0.13 where it is as large, 0.155 where
@@ -64,7 +66,8 @@ def chosen(nest: Nest, known: Facts, made: Schedule) -> Schedule:
     packs, waiting = packed(nest, made.order[-1]), search.model(nest, known).waiting
     whole = made.cost.total + waiting.crowded(packs, made.order, ROOM)
     whole += line_starts.paid(nest, known, made)
-    cheapest = "packed" if sizes and cost.total < whole else "whole"
+    most = whole if _inside(nest, made.order) is None else GAIN * whole
+    cheapest = "packed" if sizes and cost.total < most else "whole"
     if choices.pick("columns", ("whole", "packed"), cheapest) == "whole":
         return made
     return replace(made, columns=size, cost=cost, remembered=None, at_once=False)
