@@ -31,13 +31,13 @@ def at(x: Any, like: Any) -> Any:
 Axes = tuple[int, ...]
 
 
-def _shifted(x: Any, axes: Axes) -> tuple[Any, Any, Any]:
-    """The largest stored entry `m` of every line (0 where that is infinite), `x - m`, and `exp(x - m)` over fill 0."""
+def _shifted(x: Any, axes: Axes, finite: bool = False) -> tuple[Any, Any, Any]:
+    """The largest stored entry `m` of every line (0 where that is -inf, or infinite at all), `x - m`, and `exp(x - m)` over fill 0."""
     if x.size:
         most = reduce("max", refilled(x, -np.inf), axes, keepdims=True)
     else:  # lines of no elements have no largest one
         most = asarray(np.zeros([1 if k in axes else n for k, n in enumerate(x.shape)], x.dtype))
-    most = stop_gradient(where(elementwise("isfinite", most), most, 0.0))
+    most = stop_gradient(where(elementwise("isfinite", most) if finite else most > -np.inf, most, 0.0))
     moved = _like(refilled(x) - at(most, x), x)
     return most, moved, at(elementwise("exp", moved), x)
 
@@ -95,7 +95,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Array:
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """log(sum(exp(x))) over stored entries along `axis` (default: all); -inf where there are none."""
     x, axes = _prepared(x, axis)
-    most, _, grown = _shifted(x, axes)
+    most, _, grown = _shifted(x, axes, finite=True)
     sums = reduce("sum", grown, axes, keepdims=True)
     some = sums != 0  # the others have no slope
     made = where(some, elementwise("log", where(some, sums, 1.0)), -np.inf) + most
