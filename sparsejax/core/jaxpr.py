@@ -74,12 +74,20 @@ class Eqn:
     @property
     def effect(self) -> bool:
         """Whether it, or what it runs, does something beside computing a result (`Primitive.effect`)."""
-        return self.primitive.effect or any(e.effect for body in self.bodies for e in body.jaxpr.eqns)
+        return self.primitive.effect or any(e.effect for e in self._inner)
 
     @property
     def asks(self) -> bool:
         """Whether it, or what it runs, calls functions of the user (`Primitive.asks`)."""
-        return self.primitive.asks or any(e.asks for body in self.bodies for e in body.jaxpr.eqns)
+        return self.primitive.asks or any(e.asks for e in self._inner)
+
+    @property
+    def _inner(self) -> Iterator[Eqn]:
+        """The equations of the jaxprs that it runs, or stands for."""
+        if self.primitive.bodies is None and self.primitive.inline is not None:
+            yield from self.primitive.inline(**self.param_dict).eqns
+        for body in self.bodies:
+            yield from body.jaxpr.eqns
 
 
 @dataclass(frozen=True, eq=False)

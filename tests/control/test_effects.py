@@ -39,6 +39,10 @@ def asked_of(x):
     return lax.while_loop(asked, lambda s: (s[0] + 1, s[1] * 2), (0, x))
 
 
+ruled, other = sj.custom_jvp(say), sj.custom_vjp(say)
+ruled.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
+other.defvjp(lambda x: (x, None), lambda rest, ct: (ct,))
+
 PROGRAMS = {
     "loop": rounds,
     "long loop": lambda x: rounds(x, 40),
@@ -58,6 +62,11 @@ PROGRAMS = {
     "jit nobody reads": lambda x: (sj.jit(rounds)(x), x * 2)[1],
     "batch": lambda x: sj.vmap(rounds)(snp.stack([x, x + 1])),
     "batch nobody reads": lambda x: (sj.vmap(rounds)(snp.stack([x, x + 1])), x * 2)[1],
+    "rule": lambda x: lax.fori_loop(0, 3, lambda k, x: ruled(x), x),
+    "rule nobody reads": lambda x: (lax.fori_loop(0, 3, lambda k, x: other(x), x), x * 2)[1],
+    "rule in a branch nobody reads": lambda x: (lax.cond(x[0] > 0, ruled, lambda x: x, x), x * 2)[1],
+    "rule beside what is read": lambda x: lax.fori_loop(0, 3, lambda k, x: (other(x), x * 2)[1], x),
+    "checkpoint nobody reads": lambda x: (sj.checkpoint(rounds)(x), x * 2)[1],
     "sparse": lambda x: lax.fori_loop(0, 3, lambda k, y: say(sj.array(M) @ y), x),
 }
 
