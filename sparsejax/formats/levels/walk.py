@@ -122,11 +122,19 @@ def find(b: Any, coordinate: Callable[[Value], Value], lo: Value, hi: Value, wan
             b.set(found, b.select(b.eq(coordinate(k), wanted), k, b.get(found)))
 
     def many() -> None:
-        place = b.named("place", lower_bound(b, lambda k: b.lt(coordinate(k), wanted), lo, hi))
-        with b.if_(b.lt(place, hi)):
-            b.set(found, b.select(b.eq(coordinate(place), wanted), place, b.i64(-1)))
+        b.set(found, halved(b, coordinate, lo, hi, wanted))
 
     b.if_else(b.lt(b.sub(hi, lo), FEW), few, many)
+    return b.get(found)
+
+
+def halved(b: Any, coordinate: Callable[[Value], Value], lo: Value, hi: Value, wanted: Value) -> Value:
+    """As `find`, in O(log (hi - lo)) of any number of entries."""
+    found = b.var("at", b.i64(-1))
+    b.set(found, b.i64(-1))
+    place = b.named("place", lower_bound(b, lambda k: b.lt(coordinate(k), wanted), lo, hi))
+    with b.if_(b.lt(place, hi)):
+        b.set(found, b.select(b.eq(coordinate(place), wanted), place, b.i64(-1)))
     return b.get(found)
 
 

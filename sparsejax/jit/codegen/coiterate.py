@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparsejax.formats.levels.walk import Place, find, gallop, lower_bound
+from sparsejax.formats.levels.walk import Place, gallop, lower_bound
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Val
-from sparsejax.jit.codegen import register_tiles
+from sparsejax.jit.codegen import register_tiles, searches
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Brief, Cursor, Env
 from sparsejax.jit.codegen.loops import (
@@ -241,7 +241,7 @@ def _remembered(context: Context, access: cin.Access, env: Env, coordinate: Val)
 
 
 def _searched(context: Context, access: cin.Access, env: Env, coordinate: Val) -> Cursor:
-    """A binary search in the segment of a level."""
+    """A search in the segment of a level."""
     b, level = context.b, env.cursors[access].level
     walker = _walker(context, access, env)
     segment = walker.segment
@@ -253,5 +253,6 @@ def _searched(context: Context, access: cin.Access, env: Env, coordinate: Val) -
         first = lower_bound(b, before(coordinate), segment.lo, segment.hi)
         end = gallop(b, before(b.add(coordinate, b.i64(1))), first, segment.hi)  # what repeats is short
         return Cursor(level + 1, first, end, b.lt(first, end))
-    found = find(b, segment.coordinate, segment.lo, segment.hi, coordinate)
+    steps = searches.in_steps(access, level, env)
+    found = searches.place_of(b, _readable(context, access), level, segment, coordinate, steps)
     return Cursor(level + 1, segment.child(found, coordinate), None, b.lt(b.i64(-1), found))
