@@ -54,7 +54,7 @@ class Model:
         self.function, self.rng, self.live, self.number = function, np.random.default_rng(seed), {}, 0
 
     def size(self):
-        return int(self.rng.choice([8, 500, 2 << 10, 200 << 10, 300 << 10, MIB, 5 * MIB, 9 * MIB])) + int(
+        return int(self.rng.choice([8, 500, 2 << 10, 200 << 10, 300 << 10, MIB, 2 * MIB, 5 * MIB, 9 * MIB])) + int(
             self.rng.integers(0, 4096)
         )
 
@@ -156,6 +156,18 @@ def test_a_block_is_taken_again_where_it_fits(size):
     assert block(None, size // 4) != first  # more than twice what is needed
     assert block(None, size - size // 10) == first
     assert allocator.held() == 0
+
+
+@pytest.mark.parametrize("eighths", [9, 11, 13, 16, 17, 18, 21, 25, 28, 30, 33, 34, 41, 50, 66, 73, 129, 160])
+@pytest.mark.parametrize("over", [-64, -63, 0, 5000])
+def test_at_most_an_eighth_of_a_block_is_unused(eighths, over):
+    size = eighths * (MIB // 8) + over
+    address = block(None, size)
+    ctypes.memset(address, 1, size)
+    block(address, 0)
+    used = size + abi.ALIGNMENT
+    one = allocator_text.HUGE < used <= 2 * MIB  # a huge page
+    assert used <= allocator.held() <= (2 * MIB if one else used * 8 // 7 + 4096)
 
 
 def test_results_are_never_in_blocks_much_larger_than_they_are():

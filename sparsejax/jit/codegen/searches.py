@@ -26,14 +26,19 @@ AHEAD = 512
 
 def place_of(b: Builder, operand: Input | Workspace, level: int, segment: Segment, wanted: Val, steps: bool) -> Val:
     """The place of the coordinate `wanted` in a segment, -1 where there is none; `steps`: the next search is in the next segment."""
+
+    def one_by_one() -> Val:
+        place: Val = find(b, segment.coordinate, segment.lo, segment.hi, wanted)
+        return place
+
     if not isinstance(operand, Input) or type(operand.tensor.format.levels[level]) is not Compressed:
-        return find(b, segment.coordinate, segment.lo, segment.hi, wanted)
+        return one_by_one()
     crd = operand.buffers[level]["crd"]
     size = SIZES[crd.type]
     if steps:
         kernel_memory.prefetch(b, crd.pointer, b.add(segment.hi, AHEAD), size)
     if not b.has_masks():
-        return find(b, segment.coordinate, segment.lo, segment.hi, wanted)
+        return one_by_one()
     lanes = register_tiles.VECTOR_BYTES // size
     count, found = b.named("count", b.sub(segment.hi, segment.lo)), b.var("found", b.i64(-1))
     narrow = b.convert("trunc", wanted, crd.type)
@@ -59,5 +64,5 @@ def in_steps(access: cin.Access, level: int, env: Env) -> bool:
     """Whether each step of the innermost loop searches another segment of a level, as where a diagonal is read."""
     if not level or not env.bound:
         return False
-    innermost = next(reversed(env.bound))
+    *_, innermost = env.bound
     return access.level_index(level - 1) == innermost
