@@ -433,7 +433,8 @@ def fori_loop(
             kind = getattr(getattr(bound, "dtype", None), "kind", "")
         if kind not in ("i", "u") or (not isinstance(bound, SymbolicDim) and np.shape(bound) != ()):
             raise TypeError(f"{what} of fori_loop must be an integer scalar, got {bound!r}")
-    if all(isinstance(b, int | np.integer | np.ndarray | Array) for b in (lower, upper)):
+    known = all(isinstance(b, int | np.integer | np.ndarray | Array) for b in (lower, upper))
+    if known and max(abs(int(lower)), abs(int(upper))) < 1 << 63:
         first, rounds = int(lower), max(0, int(upper) - int(lower))
         if rounds <= SCANNED:
             counter = _counter(first, rounds)
