@@ -18,7 +18,7 @@ from sparsejax.core.trace import Tracer, current
 from sparsejax.formats import Format
 from sparsejax.jit.api import JitFunction
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.ir import infer_formats
+from sparsejax.jit.runtime import plan_cache
 from sparsejax.lax.library.callbacks import called
 from sparsejax.numpy.functions import array, zeros
 from sparsejax.transforms import alike, staging
@@ -104,7 +104,7 @@ def clear_caches() -> None:
     again.clear_caches()
     staging.clear_caches()
     alike.clear_caches()
-    infer_formats.remembered.clear()
+    plan_cache.forget()
     for function in [x for x in gc.get_objects() if type(x) is JitFunction]:
         function.clear_cache()
     compiler.forget()

@@ -87,6 +87,14 @@ def _power_of_exponent(t: Any, x: Any, out: Any) -> Any:
     return t * (E("log", where(E("equal", x, 0), 1.0, x)) * out)
 
 
+def _loses(order: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The summands of `maximum` and `minimum`: the first operand has the tangent, where it is NaN too, unless it is behind the second."""
+    return (
+        lambda t, x, y, z: where(E(order, x, y), 0.0, t),
+        lambda t, x, y, z: where(E(order, x, y), t, 0.0),
+    )
+
+
 def _wins(order: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The summands of `fmax` and `fmin`: the first operand has the tangent where it is chosen, beside a NaN too."""
 
@@ -110,14 +118,8 @@ BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "logaddexp": (lambda t, x, y, z: t * logistic(x - y), lambda t, x, y, z: t * logistic(y - x)),
     "hypot": (lambda t, x, y, z: t * (x / z), lambda t, x, y, z: t * (y / z)),
     "remainder": (lambda t, x, y, z: t, lambda t, x, y, z: -(t * E("floor", x / y))),
-    "maximum": (
-        lambda t, x, y, z: where(E("greater_equal", x, y), t, 0.0),
-        lambda t, x, y, z: where(E("greater_equal", x, y), 0.0, t),
-    ),
-    "minimum": (
-        lambda t, x, y, z: where(E("less_equal", x, y), t, 0.0),
-        lambda t, x, y, z: where(E("less_equal", x, y), 0.0, t),
-    ),
+    "maximum": _loses("less"),
+    "minimum": _loses("greater"),
     "fmax": _wins("greater_equal"),
     "fmin": _wins("less_equal"),
     "copysign": (lambda t, x, y, z: t * (E("copysign", 1.0, x) * E("copysign", 1.0, y)), lambda t, x, y, z: None),

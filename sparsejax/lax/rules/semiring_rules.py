@@ -77,16 +77,17 @@ def _reference(*args: Any, **params: Any) -> Any:
 def _first_notation(
     *operands: rules.Operand, inputs: tuple[Labels, ...], output: Labels, summed: Labels, dtype: Any, ring: Ring
 ) -> cin.Definition:
-    """out[o] min= masked(product == best[o] and product != zero, place, last)"""
+    """out[o] min= masked((product == best[o] or product is NaN) and product != zero, place, last)"""
     count = len(inputs)
     factors, best, iotas = operands[:count], operands[count], operands[count + 1 :]
     zero = simplify.literal(ring.zero, dtype, absent=True)
     terms = [factor_of(_picked(f, ls), dtype, zero) for f, ls in zip(factors, inputs, strict=True)]
     product = functools.reduce(lambda a, b: cin.Call(ring.mul, (a, b), dtype), terms)
+    nan = cin.Call("not_equal", (product, product), BOOL)
     conditions = [
         *_present(factors, inputs),
         cin.Call("not_equal", (product, simplify.literal(ring.zero, dtype)), BOOL),
-        cin.Call("equal", (product, _picked(best, output)), BOOL),
+        cin.Call("logical_or", (cin.Call("equal", (product, _picked(best, output)), BOOL), nan), BOOL),
     ]
     condition = _all(conditions)
     assert condition is not None
@@ -325,7 +326,7 @@ def _partial(expr: cin.Call) -> list[cin.Expr]:
         return simplify.literal(value, dtype)
 
     def call(op: str, *inner: cin.Expr) -> cin.Expr:
-        return cin.Call(op, inner, BOOL if op in ("less_equal", "greater_equal") else dtype)
+        return cin.Call(op, inner, BOOL if op in ("greater", "less") else dtype)
 
     x = args[0]
     y = args[-1]
@@ -339,8 +340,8 @@ def _partial(expr: cin.Call) -> list[cin.Expr]:
         case "divide":
             return [call("divide", number(1), y), call("negative", call("divide", expr, y))]
         case "minimum" | "maximum":
-            test = call("less_equal" if expr.op == "minimum" else "greater_equal", x, y)
-            return [call("where", test, number(1), number(0)), call("where", test, number(0), number(1))]
+            behind = call("greater" if expr.op == "minimum" else "less", x, y)
+            return [call("where", behind, number(0), number(1)), call("where", behind, number(1), number(0))]
         case "negative":
             return [number(-1)]
         case "positive":

@@ -136,7 +136,8 @@ def _back(x: Any, like: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _winner(kind: str, x: Any, t: Any, axes: tuple[int, ...], out: Any) -> Any:
-    """The tangent of the first of the entries that equal the result, zero for the others. O(stored entries).
+    """The tangent of the first of the entries that equal the result, zero for the others; where the result is NaN, of the first NaN.
+    O(stored entries).
 
     Where `x` is sparse (over the identity of the reduction), everything is computed at its pattern: values beside fill 0.
     """
@@ -145,16 +146,22 @@ def _winner(kind: str, x: Any, t: Any, axes: tuple[int, ...], out: Any) -> Any:
     best = _back(out, x, axes)
     if x.format.is_dense:
         place = np.arange(math.prod(extents)).reshape(extents)
-        key = where(elementwise("not_equal", x, best), last, place)
+        key = where(_lost(x, best), last, place)
         first = reduce_p.bind(key, kind="min", axes=axes, dtype=np.dtype(np.int64))
         return where(elementwise("equal", key, _back(first, x, axes)), t, 0.0)
     ones, counts = pattern(x, x.dtype), pattern(x, np.int64)
-    lost = elementwise("not_equal", refilled(x), ones * best)
+    lost = _lost(refilled(x), ones * best)
     for place in _places(x, axes, counts):
         key = where(lost, last, place)
         first = reduce_p.bind(refill(key, last), kind="min", axes=axes, dtype=np.dtype(np.int64))
         lost = elementwise("not_equal", key, counts * _back(first, x, axes))
     return where(lost, 0.0, t)
+
+
+def _lost(x: Any, best: Any) -> Any:
+    """Where an entry is not the extreme. Beside a NaN, which is the extreme then, all others have lost."""
+    lost = elementwise("not_equal", x, best)
+    return lost if x.dtype.kind not in "fc" else elementwise("logical_and", lost, elementwise("equal", x, x))
 
 
 NUMBERED = 1 << 24
