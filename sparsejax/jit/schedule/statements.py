@@ -285,6 +285,8 @@ class _Pricing:
         if rest and target.tensor.lacks:
             place = replace(place, policy=best.workspace or "append")
             each = self.machine.append if place.depth else self.machine.whole
+            if self.in_result(number, place, best, rest):
+                each = self.machine.lane * target.dtype.itemsize / 8
             each += self.machine.gather * sum(self.missed(number, k, rest) for k in placement.readers(nest)[number])
             output = often * (best.cost.output + each * self.facts[target.tensor.name][-1])
         elif rest and not (number + 1 == len(nest.producers) and placement.accumulates(nest, place)):
@@ -301,6 +303,23 @@ class _Pricing:
             model = self.models[number]
             waiting += self.stall(model, best.order, common.beside) * times * model.waiting.stalls(best.order, common)
         return place, Cost(inner * often + once, waiting, output, best.cost.conversions), times, best
+
+    def in_result(self, number: int, place: Place, best: Schedule, rest: Loops) -> bool:
+        """Whether what is kept for the rest of a row will stand in the memory of the result, without keys (`rewrite.in_place`): an operand alone leads
+        the loop that fills it, and it alone the one that writes the result."""
+        nest, last = self.nest, len(self.nest.producers)
+        out, target = nest.storage_indices, nest.producers[number].target
+        if (place.parent, place.depth, rest) != (last, len(out) - 1, out[-1:]) or best.workspace is not None:
+            return False
+        if best.order != out or target.dtype != nest.output.dtype or nest.output.format.levels[-1].full:
+            return False
+        (read, *others), filling = self.models[last].walk(out).leaders, self.models[number].walk(out).leaders
+        return (
+            not others
+            and read.tensor.name == target.tensor.name
+            and len(filling) == 1
+            and filling[0].tensor in nest.inputs
+        )
 
     def own(self, number: int, shared: Loops, around: Loops) -> float:
         """What the operators of a statement cost in the loops that it shares, as many of those `around` it: one at a time where others run inside, which
