@@ -276,7 +276,7 @@ def _planned(family: Any, places: Sequence[int] | None, given: Sequence[Storage]
     if len(plan.out_avals) != 1 or found[0].consts:
         return None
     numbers = [(n, given[n]) for n, k in enumerate(places or ()) if k < 0]
-    return _run(plan.alone or plan, plan.out_avals[0], numbers)
+    return _run(plan.kernel, plan.out_avals[0], numbers)
 
 
 def _number(value: Any) -> Storage:
@@ -327,7 +327,7 @@ def _straight(note: primitive.Note, args: tuple[Any, ...], result: Array, valued
             else:
                 taken.append(_source(a))
     if len(taken) == len(given) and all(map(operator.is_, taken, given)):
-        return _run(plan.alone or plan, plan.out_avals[0], constants)
+        return _run(plan.kernel, plan.out_avals[0], constants)
     return _by_value if floats else None
 
 

@@ -1,6 +1,8 @@
 """What warm calls run (`jit.line`, `jit.library_call`, `Binding.quick`): the same results, into memory that nobody else refers to."""
 
+import dataclasses
 import gc
+import math
 import threading
 import weakref
 
@@ -10,7 +12,9 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import lax
-from sparsejax.jit.graph import guards
+from sparsejax.formats import Format
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.runtime import kernels, library_call, sequence
 from sparsejax.jit.runtime.system import result_memory
 
@@ -46,8 +50,8 @@ def test_memory_between_steps_is_used_again(layer):
     A, H, W = (sj.array(x, format=f) for x, f in zip(layer, ("csr", "dense", "dense"), strict=True))
     function, wanted = sj.jit(relu), np.maximum(layer[0] @ (layer[1] @ layer[2]), 0)
     made = [function(A, H, W) for _ in range(4)]
-    (step,) = (s for s in plan_of(function)._line._steps if isinstance(s[0], library_call.NumPyCall))
-    product = step[0]
+    (step,) = (s for s in plan_of(function)._line.steps if isinstance(s, library_call.NumPyCall))
+    product = step
     assert len(product._recycled._kept) == 1
     seen = product._recycled._kept[0][0]
     made.append(function(A, H, W))
@@ -160,7 +164,7 @@ def test_memory_is_not_kept_where_it_is_large():
     function = sj.jit(relu)
     for _ in range(3):
         np.testing.assert_allclose(function(A, H, W).todense(), H.todense() @ W.todense())
-    assert not any(s[0]._recycled for s in plan_of(function)._line._steps if isinstance(s[0], library_call.NumPyCall))
+    assert not any(s._recycled for s in plan_of(function)._line.steps if isinstance(s, library_call.NumPyCall))
     gc.collect()
 
 
@@ -194,34 +198,101 @@ def test_plans_are_freed_at_once(layer):
 
 
 class Noted:
-    """A step whose result spells what it read."""
+    """A step whose results spell what it read, and the shape that it was told."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, several, tried):
+        self.name, self.several, self.tried = name, several, tried
 
-    def call(self, inputs):
-        return f"{self.name}({','.join(map(str, inputs))})"
+    def first(self, inputs, shape):
+        self.tried += 1
+        return self.result(0, inputs, shape) if self.tried % 2 else None
+
+    def call(self, inputs, *sized):
+        assert not sized or sized[1](BOUND) == EXTENTS["n"]
+        made = [self.result(k, inputs, *sized[:1]) for k in range(max(1, self.several))]
+        return made if self.several else made[0]
+
+    def result(self, number, inputs, *shape):
+        return f"{self.name}.{number}({','.join(map(str, inputs))}){shape}"
 
 
-def test_steps_written_out_read_the_same_registers():
+BOUND, EXTENTS = Bounded.named("n", 300), {"n": 260, "m": 33}
+
+
+def random_layout(rng, sized):
+    """Steps that read random registers, some with several results, some tried first, with the registers that die after each."""
+    operands, literals, count = (int(n) for n in rng.integers((0, 0, 1), (4, 3, 20)))
+    several = [int(rng.integers(1, 4)) if rng.random() < 0.2 else 0 for _ in range(count)]
+    first, reads, made = operands + literals, [], []
+    for n in several:
+        reads.append(tuple(rng.integers(0, first, rng.integers(0, 4)).tolist()) if first else ())
+        made.append(tuple(range(first, first + max(1, n))))
+        first += max(1, n)
+    results = tuple(rng.integers(operands + literals, first, rng.integers(1, 4)).tolist())
+    last = {k: n for n, read in enumerate(reads) for k in read}
+    dead = [
+        tuple(k for k in dict.fromkeys(read) if k >= operands + literals and last[k] == n and k not in results)
+        for n, read in enumerate(reads)
+    ]
+    extents = [BOUND, 3, Bounded.named("m", 40)]
+    shapes = tuple(tuple(extents[k] for k in rng.integers(0, 3, rng.integers(0, 3))) for _ in range(count))
+    tried = frozenset(k for k in range(count) if sized and not several[k] and rng.random() < 0.5)
+    checks = ((),) * count
+    flags = tuple(n > 0 for n in several)
+    layout = sequence.Layout(operands, literals, tuple(reads), tuple(made), flags, tuple(dead), results, checks)
+    return dataclasses.replace(layout, shapes=shapes, tried=tried) if sized else layout, several
+
+
+@pytest.mark.parametrize("sized", [False, True])
+def test_steps_written_out_read_the_same_registers(sized):
     """Random rows of steps, called until they are written out, against the loop over registers."""
     rng = np.random.default_rng(0)
-    for _ in range(300):
-        operands, literals, count = (int(n) for n in rng.integers((0, 0, 1), (4, 3, sequence.SPELLED + 3)))
-        first = operands + literals
-        reads = [rng.integers(0, first + k, rng.integers(0, 4)).tolist() if first + k else [] for k in range(count)]
-        result = int(rng.integers(0, count)) + first
-        last = {k: n for n, read in enumerate(reads) for k in read}
-        dead = [[k for k in set(read) if k >= first and last[k] == n and k != result] for n, read in enumerate(reads)]
-        line = sequence.Line([Noted(f"s{k}") for k in range(count)], reads, dead, [result], guards.NOTHING)
-        given, held = [f"x{k}" for k in range(operands)], [f"c{k}" for k in range(literals)]
-        (wanted,) = line.run([*given, *held])
-        once, again = (line.straight(held, alone) for alone in (False, True))
-        for _ in range(sequence.LOOPED + 3):
-            assert once(given) == again(given) == wanted
-        other = line.over([Noted(f"t{k}") for k in range(count)]).straight(held, True)
-        for _ in range(sequence.LOOPED + 3):
-            assert other(given) == wanted.replace("s", "t")
+    change = [lambda n: EXTENTS[n.name] if type(n) is Bounded else n] if sized else []
+    for _ in range(200):
+        layout, several = random_layout(rng, sized)
+        steps = [Noted(f"s{k}", n, int(k % 2)) for k, n in enumerate(several)]
+        given, held = [f"x{k}" for k in range(layout.operands)], [f"c{k}" for k in range(layout.literals)]
+        line = sequence.Line(layout, steps, held)
+        wanted = layout.run(steps, [*given, *held], change)
+        looped = line.call
+        for _ in range(sequence.LOOPED):
+            assert line.call(given, *change) == wanted
+            assert line.call is looped
+        for _ in range(4):
+            assert line.call(given, *change) == wanted
+        assert line.call is not looped
+
+
+@pytest.mark.parametrize("sized", [False, True])
+def test_values_are_looked_at_before_the_step_that_needs_them(sized):
+    """Looped over or written out, a line gives None where a value is not moderate, as soon as it is there."""
+    form, rng = Format.parse("dense", 1), np.random.default_rng(1)
+
+    class Doubled:
+        def __init__(self, log):
+            self.log = log
+
+        def call(self, inputs, *sized):
+            self.log.append(len(inputs))
+            with np.errstate(over="ignore"):
+                return Storage(form, (2,), np.float64(0), ((),), inputs[0].vals * 2)
+
+    layout = sequence.Layout(
+        1, 0, ((0,), (1,)), ((1,), (2,)), (False, False), ((), (1,)), (2,), ((), ((1, 0.0, 2), (0, math.inf, 2)))
+    )
+    if sized:
+        layout = dataclasses.replace(layout, shapes=((2,), (2,)))
+    change = [lambda n: n] if sized else []
+    log = []
+    line = sequence.Line(layout, [Doubled(log), Doubled(log)], [])
+    for _ in range(2 * sequence.LOOPED + 3):
+        wrong = rng.random() < 0.5
+        log.clear()
+        vals = np.array([1.0, rng.choice([np.nan, np.inf, 1e308]) if wrong else 3.0])
+        found = line.call([Storage(form, (2,), np.float64(0), ((),), vals)], *change)
+        assert (found is None) == wrong
+        assert len(log) == (1 if wrong else 2)
+        assert wrong or found.vals.tolist() == [4.0, 12.0]
 
 
 @pytest.mark.parametrize("name", ["several", "one of several", "branches"])

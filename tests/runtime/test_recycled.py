@@ -81,7 +81,8 @@ def test_donated_memory_is_given_up(n):
 @pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i1"])
 def test_results_of_sizes_that_may_not_come_back_lie_apart(dtype, value):
     wanted = np.dtype(dtype)
-    made = [result_memory.once(count, wanted, value) for count in (0, 1, 3, 64, 65, 500, 1, 5000, 70, 7, 5010, 4990)]
+    take = result_memory.taker(wanted, value)
+    made = [take(count) for count in (0, 1, 3, 64, 65, 500, 1, 5000, 70, 7, 5010, 4990)]
     for vals, address in made:
         assert not vals.flags.writeable and vals.dtype == wanted
         if len(vals):
@@ -96,9 +97,10 @@ def test_results_of_sizes_that_may_not_come_back_lie_apart(dtype, value):
 def test_memory_serves_results_of_other_sizes_when_it_is_free(value):
     """What one refers to, or a view of it, is never given out again; what is free is."""
     rng, alive, places = np.random.default_rng(0), [], set()
+    take = result_memory.taker(np.dtype("f8"), value)
     for number in range(400):
         count = int(rng.integers(700, 900))
-        vals, address = result_memory.once(count, np.dtype("f8"), value)
+        vals, address = take(count)
         places.add(address)
         assert address % 64 == 0 and len(vals) == count
         if value is not None:

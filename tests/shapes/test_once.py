@@ -1,7 +1,6 @@
 """What a call of a new shape is made of: extents in place of bounds, shapes by number, and types of NumPy's arrays."""
 
 from dataclasses import dataclass
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from sparsejax.core.symbolic import Span, span
 from sparsejax.formats import ingest
 from sparsejax.jit.graph import resize
 from sparsejax.jit.ir.bounded import Bounded
-
-unkept = import_module("sparsejax.jit.runtime.unkept")
 
 BOUNDS = [Bounded.named(name, value) for name, value in (("n", 300), ("m", 300), ("k", 17))]
 EXTENTS = {"n": 260, "m": 271, "k": 9}
@@ -63,15 +60,6 @@ def test_mapping_changes_all_extents_again_and_again(seed):
         made = resize.mapping(value)
         for _ in range(2):
             assert repr(value if made is None else made(change)) == repr(changed(value))
-
-
-def test_shapes_are_asked_for_once_and_found_by_number():
-    n, m, _ = BOUNDS
-    shapes = unkept.Shapes()
-    asked = [(n, m), (3,), (m,), (), (n, 3, m), (n, m), (int(n), int(m))]
-    numbers = [shapes.number(s) for s in asked]
-    assert numbers == [0, 1, 2, 3, 4, 0, 5]
-    assert shapes.at(change) == [(260, 271), (3,), (271,), (), (260, 3, 271), (int(n), int(m))]
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "c8", "i4", "i8", "u1", "bool", ">f8"])

@@ -34,11 +34,15 @@ class Check:
     factors: int
 
 
+Asked = tuple[int, float, int]
+"""A register that is looked at, and what `is_moderate` is asked of it."""
+
+
 @dataclass(frozen=True)
 class Placed:
     """Checks of registers, by the step before which they are made."""
 
-    before: Mapping[int, Sequence[tuple[int, float, int]]]
+    before: Mapping[int, Sequence[Asked]]
 
     @property
     def later(self) -> bool:
@@ -61,12 +65,12 @@ NOTHING = Placed({})
 
 def placed(checks: Sequence[Check], numbers: Mapping[Var, int], made: Sequence[range]) -> Placed:
     """Every check as soon as its value is in its register; `made` are the registers that every step makes."""
-    found: dict[int, list[tuple[int, float, int]]] = {}
+    found: dict[int, dict[Asked, None]] = {}
     for check in checks:
         register = numbers[check.var]
         before = next((k + 1 for k, registers in enumerate(made) if register in registers), 0)
-        found.setdefault(before, []).append((register, check.zero, check.factors))
-    return Placed(found)
+        found.setdefault(before, {})[register, check.zero, check.factors] = None
+    return Placed({before: tuple(asked) for before, asked in found.items()})
 
 
 def is_moderate(storage: Storage, zero: float, factors: int) -> bool:

@@ -106,6 +106,8 @@ class Binding:
         self._dense = output.format.full
         self._start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
         self._content = None if whole else self._start
+        self.memory = result_memory.taker(output.dtype, self._content)
+        """Memory for a dense output of so many elements, which may be the only one of its size."""
         fill = 0 if output.format.is_dense else output.fill_value
         self.zero = output.dtype.type(fill)
         """The fill of the output."""
@@ -239,7 +241,7 @@ class Binding:
             slots += s.cache.get("slots") or input_slots(s)
         if not self._dense:
             return self._once_grown(slots, inputs, shape)
-        vals, address = result_memory.once(size, self.dtype, self._content)
+        vals, address = self.memory(size)
         last = _packer(len(shape) + 1)(*shape, address)
         if self._partial is None:
             status = (self._call or self._callable())(slots + last)

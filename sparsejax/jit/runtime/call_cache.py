@@ -13,7 +13,7 @@ from sparsejax.core.array import Array, made, maker
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.runtime import plans, sequence
+from sparsejax.jit.runtime import plans
 from sparsejax.jit.runtime.shapes import Family
 
 _NUMBERS = frozenset([bool, int, float, complex])
@@ -33,7 +33,7 @@ class Shortcut:
         self.templates = tuple(map(primitive.plain_template, avals))
         """Those of NumPy arrays that have the types of the operands."""
         one = tree.node is None
-        self.kernel: sequence.Step | plans.Plan = plan.alone or plan
+        self.kernel = plan.kernel
         """What makes the only result."""
         self.result: Any = plan.out_avals[0] if one else None
         self.several = None if one and not closed.consts else _several(closed, plan, tree)

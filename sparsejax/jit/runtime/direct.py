@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from sparsejax import config
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.cost import statistics
@@ -35,7 +34,8 @@ _pack_two = struct.Struct("2q").pack
 
 
 class Roads:
-    """The shortest roads to a kernel for operands of any extents: those for the facts that were met last."""
+    """The shortest roads to a kernel for operands of any extents, under the settings of `config` as they are: those for the facts that were met
+    last."""
 
     __slots__ = ("_found", "_known", "_tries")
 
@@ -52,14 +52,16 @@ class Roads:
                 return result
         return None
 
-    def learn(self, operands: Sequence[Storage]) -> None:
-        """Know the road for operands that none has served."""
-        if self._tries:
-            now = self._found(operands)
-            if now is None:
-                self._tries -= 1
-            else:
-                self._known = (now, *self._known)[:DIRECT]
+    def learn(self, operands: Sequence[Storage]) -> Direct | None:
+        """The road for operands that none has served, which is known from now on."""
+        if not self._tries:
+            return None
+        now = self._found(operands)
+        if now is None:
+            self._tries -= 1
+        else:
+            self._known = (now, *self._known)[:DIRECT]
+        return now
 
 
 class Rates(NamedTuple):
@@ -101,16 +103,12 @@ def called(
     call = bound.sized()
     if call is None:
         return None
-    dtype, content, form, zero = bound.dtype, bound.content, bound.format, bound.zero
-    most, settings, planning = limit // dtype.itemsize, config.planning(), config.planning
-    memory, address_of, rank = result_memory.once, result_memory.address_of, len(form.levels)
+    first, form, zero, memory = bound.prefix, bound.format, bound.zero, bound.memory
+    most, address_of, rank = limit // bound.dtype.itemsize, result_memory.address_of, len(form.levels)
     buffers: tuple[tuple[()], ...] = ((),) * rank
     pack, over = struct.Struct(f"{rank + 1}q").pack, -1 if like is None else like[0]
 
     def run(operands: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
-        now = planning()
-        if now is not settings and now != settings:
-            return None
         for operand, level, dims, low, high, rates in watched:
             s = operands[operand]
             if level < 0:
@@ -129,16 +127,16 @@ def called(
             size = math.prod(shape)
         if size > most:
             return None
-        slots = bound.prefix
+        slots = first
         for k, read in reads:
             s = operands[k]
-            if read == ENTRIES:
-                slots += _pack_two(len(s.vals), address_of(s.vals))
-                continue
-            if read == VALUES:
+            if read:
+                if read == ENTRIES:
+                    slots += _pack_two(len(s.vals), address_of(s.vals))
+                    continue
                 s = s.cache.get("values") or values_of(s)
             slots += s.cache.get("slots") or input_slots(s)
-        vals, address = memory(size, dtype, content)
+        vals, address = memory(size)
         last = pack(*shape, address)
         status = call(slots + last)
         if status:

@@ -50,13 +50,14 @@ class Sized:
         self._call, self._aval = eqn.primitive.call, eqn.outputs[0].aval
         self._params = eqn.param_dict
         self._changing = [(n, f) for n, value in self._params.items() if (f := resize.mapping(value)) is not None]
+        self._kind = self._aval.format, self._aval.fill_value, self._aval.dtype
         self._function = _numpy_function(eqn)
         self.by_numpy = self._function is not None
         """Whether `numpy_once` serves."""
 
-    def numbers(self, change: resize.Change) -> tuple[Any, ...]:
-        """What the result depends on beside the inputs, and differs from call to call: extents of it, and parameters."""
-        return *map(change, self._aval.shape), *[mapped(change) for _, mapped in self._changing]
+    def numbers(self, shape: tuple[int, ...], change: resize.Change) -> tuple[Any, ...]:
+        """What the result, of this shape, depends on beside the inputs, and differs from call to call: the shape, and parameters."""
+        return shape, *[mapped(change) for _, mapped in self._changing]
 
     def once(self, inputs: Sequence[Storage], shape: tuple[int, ...], change: resize.Change) -> Storage:
         """The result of this shape for these inputs."""
@@ -65,14 +66,12 @@ class Sized:
             params = params | {name: mapped(change) for name, mapped in self._changing}
         return self._call(*inputs, out_aval=self._aval.shaped(shape), **params)  # type: ignore[no-any-return]
 
-    def numpy_once(
-        self, inputs: Sequence[Storage], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
-    ) -> Storage:
-        """As `once`, of dense inputs of these shapes, by a function of NumPy's."""
-        aval = self._aval
-        vals, made = result_memory.written(shape, aval.dtype)
-        self._function(*(s.vals.reshape(n) for s, n in zip(inputs, shapes, strict=True)), made)  # type: ignore[misc]
-        return Storage.dense((aval.format, shape, aval.fill_value, ((),) * len(shape)), vals, {})
+    def numpy_once(self, inputs: Sequence[Storage], shape: tuple[int, ...], change: resize.Change) -> Storage:
+        """As `once`, of dense inputs, by a function of NumPy's."""
+        form, zero, dtype = self._kind
+        vals, made = result_memory.written(shape, dtype)
+        self._function(*[s.vals.reshape(s.shape) for s in inputs], made)  # type: ignore[misc]
+        return Storage.dense((form, shape, zero, ((),) * len(shape)), vals, {})
 
 
 def _numpy_function(eqn: Eqn) -> Callable[..., Any] | None:

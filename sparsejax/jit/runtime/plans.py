@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -120,8 +121,18 @@ class Plan(Body):
     def _connect(self) -> None:
         """Put the steps in a row."""
         calls = [self._call(number) for number in range(len(self.steps))]
-        self._line = sequence.Line(calls, self.reads, self.dead, self.results, self.checks)
         count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
+        layout = sequence.Layout(
+            count,
+            len(self.literals),
+            tuple(map(tuple, self.reads)),
+            tuple(map(tuple, self.made)),
+            tuple([not isinstance(s, KernelRunner) and library_call.is_several(s.eqn) for s in self.steps]),
+            tuple(map(tuple, self.dead)),
+            tuple(self.results),
+            tuple([tuple(self.checks.before.get(number, ())) for number in range(len(self.steps))]),
+        )
+        self._line = sequence.Line(layout, calls, self.literals)
         single = len(calls) == 1 and not self.checks.before and self.results == [count + len(self.literals)]
         straight = single and not self.literals and self.reads[0] == list(range(count))
         self.alone = calls[0] if straight and self.fresh else None
@@ -129,19 +140,22 @@ class Plan(Body):
         self._programs = programs.Programs() if self._bodies and programs.has_loops(self) else None
         """What runs it as one table, where it has loops and that may be."""
         self._single = single and self.fresh and isinstance(calls[0], KernelRunner)
-        self._straighten()
+        self._sized: dict[Any, sequence.Line] = {}
 
-    def _straighten(self) -> None:
-        """What gives the first result."""
-        alone = all(isinstance(s, KernelRunner) or not library_call.is_several(s.eqn) for s in self.steps)
-        straight = self._line.straight(self.literals, alone) if self.fresh and self._programs is None else None
-        self.call: Callable[[Sequence[Storage]], Storage] = straight or self._outcome
+    @property
+    def kernel(self) -> sequence.Step:
+        """What makes its only result, on the shortest road."""
+        straight = self.fresh and self._programs is None and len(self.results) == 1
+        return self.alone or (self._line if straight else self)
+
+    def call(self, storages: Sequence[Storage]) -> Storage:
         """The first result, as `outcome`."""
+        return self.outcome(storages)[0]
 
-    def resized(self, change: Callable[[Any], Any]) -> Plan:
+    def resized(self, change: resize.Change) -> Plan:
         """The plan for one of the shapes that it serves; `change` gives the extents in place of bounds. Nothing is planned. O(steps)."""
         made = copied(self)
-        made._tables = {}
+        made._tables, made._sized = {}, {}
         made._programs = None if self._programs is None else programs.Programs()
         made.out_avals = [a.resized(change) for a in self.out_avals]
         made.steps = [
@@ -153,29 +167,30 @@ class Plan(Body):
         made._bodies = {k: _once(_all_resized, run, change) for k, run in self._bodies.items()}
         made._written = lambda storages: self._written(storages).resized(change)  # type: ignore[method-assign]
         calls = [made._call(number) for number in range(len(made.steps))]
-        made._line, made.alone = self._line.over(calls), calls[0] if self.alone is not None else None
-        made._straighten()
+        made._line = sequence.Line(self._line.layout, calls, self.literals)
+        made.alone = calls[0] if self.alone is not None else None
         return made
 
-    def once(self, storages: Sequence[Storage], change: Callable[[Any], Any]) -> list[Array]:
+    def once(self, storages: Sequence[Storage], change: resize.Change) -> list[Array]:
         """The results of `resized(change)`, of which nothing is kept: what a shape costs that may not come back."""
-        registers, (steps, shapes, ends) = self.registers(storages), self._unkept
-        found, checks = shapes.at(change), self.checks.before
-        for number, (step, pick, dead) in enumerate(steps):
-            if number in checks and not self.checks.hold(number, registers):
-                return self._written(storages).once(storages, change)
-            result = step(pick(registers), found, change)
-            if type(result) is list:
-                registers += result
-            else:
-                registers.append(result)
-            for k in dead:
-                registers[k] = sequence.FREED
-        results = [registers[k] for k in self.results]
-        if not self.fresh:
-            results = library_call.all_owned(results, storages)
-        avals = [a if k < 0 else a.shaped(found[k]) for a, k in ends]
-        return list(map(made, results, avals))
+        results = self._once(storages, change)
+        return [made(r, a if same else a.shaped(r.shape)) for r, a, same in zip(results, self.out_avals, self._ends)]
+
+    @cached_property
+    def _ends(self) -> list[bool]:
+        """Whether the type of a result is the same in all calls."""
+        return [not resize.changes(a.shape) for a in self.out_avals]
+
+    def _once(self, storages: Sequence[Storage], change: resize.Change) -> list[Storage]:
+        settings = config.planning()
+        line = self._sized.get(settings)
+        if line is None:
+            line = self._sized[settings] = self._sized_line()
+        found = line.call(storages, change)
+        if found is None:
+            return self._written(storages)._once(storages, change)
+        results = list(found) if type(found) is tuple else [found]
+        return results if self.fresh else library_call.all_owned(results, storages)
 
     @property
     def sizes_alone(self) -> bool:
@@ -188,7 +203,7 @@ class Plan(Body):
         runner = self.steps[0]
         assert isinstance(runner, KernelRunner)
         if self.alone is None:  # not all operands are read, or numbers of the program are
-            storages = self._line.taken(0, self.registers(storages))
+            storages = self._line.layout.picks[0](self.registers(storages))
         found = runner.sized_once(storages, shape)
         return None if found is None else made(found, self.out_avals[0].shaped(shape))
 
@@ -198,23 +213,27 @@ class Plan(Body):
         assert isinstance(runner, KernelRunner)
         if self.alone is not None:
             return runner.direct(storages)
-        taken, literals = functools.partial(self._line.taken, 0), self.literals
+        taken, literals = self._line.layout.picks[0], self.literals
         found = runner.direct(taken([*storages, *literals]))
         return None if found is None else lambda operands, shape: found(taken([*operands, *literals]), shape)
 
-    @cached_property
-    def _unkept(
-        self,
-    ) -> tuple[list[tuple[unkept.Run, Callable[[Any], Any], Sequence[int]]], unkept.Shapes, list[tuple[Aval, int]]]:
-        """What `once` runs: every step with the registers that it reads, and those that nobody reads after it; the shapes that they need; and the
-        types of the results, each with the number of its shape, -1 where that is the same in all calls."""
-        shapes = unkept.Shapes()
-        runs = [
-            unkept.step_of(step, shapes, functools.partial(self._called_once, number))
-            for number, step in enumerate(self.steps)
-        ]
-        ends = [(a, shapes.number(a.shape) if resize.changes(a.shape) else -1) for a in self.out_avals]
-        return list(zip(runs, map(sequence.picked, self.reads), self.dead, strict=True)), shapes, ends
+    def _sized_line(self) -> sequence.Line:
+        """What `once` runs, under the settings of `config` as they are."""
+        steps, kernels, shapes = list[sequence.Step](), set[int](), list[tuple[int, ...]]()
+        for number, step in enumerate(self.steps):
+            if isinstance(step, KernelRunner):
+                kernels.add(number)
+                steps.append(unkept.Kernel(step))
+                shapes.append(step.output.shape)
+            elif library_call.is_several(step.eqn):
+                steps.append(unkept.Several(functools.partial(self._called_once, number)))
+                shapes.append(())
+            else:
+                kept = not step.eqn.inputs and not step.eqn.effect
+                steps.append(unkept.Call(library_call.Sized(step.eqn), kept))
+                shapes.append(step.eqn.outputs[0].aval.shape)
+        layout = dataclasses.replace(self._line.layout, shapes=tuple(shapes), tried=frozenset(kernels))
+        return sequence.Line(layout, steps, self.literals)
 
     def _called_once(self, number: int, inputs: Sequence[Storage], change: Callable[[Any], Any]) -> list[Storage]:
         """The results of a library call of `resized(change)` that has several, or runs other jaxprs."""
@@ -365,16 +384,15 @@ class Plan(Body):
             results = self._programs.run(self, storages)
             if results is not None:
                 return results
-        found = self._line.run(self.registers(storages))
-        return self._written(storages).run(storages) if found is None else list(found)
+        found = self._line.call(storages)
+        if found is None:
+            return self._written(storages).run(storages)
+        return list(found) if type(found) is tuple else [found]
 
     def outcome(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
         """As `run`; results are copied where they would share memory that the caller may change after the call."""
         results = self.run(storages, donated)
         return results if self.fresh else library_call.all_owned(results, storages)
-
-    def _outcome(self, storages: Sequence[Storage]) -> Storage:
-        return self.outcome(storages)[0]
 
     def _run_donated(self, storages: Sequence[Storage], donated: Mapping[int, Storage]) -> list[Storage]:
         if self.checks.later:  # what is checked later may have been overwritten by then

@@ -108,17 +108,22 @@ class Alone:
     __slots__ = ("_aval", "_plan", "_roads")
 
     def __init__(self, plan: plans.Plan) -> None:
-        self._plan, self._aval, self._roads = plan, plan.out_avals[0], Roads(plan.direct)
+        self._plan, self._aval = plan, plan.out_avals[0]
+        self._roads = config.planning(), Roads(plan.direct)
 
     def once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> tuple[list[Array], int] | None:
         """The result of this shape, of which nothing is kept, and as how many calls it counts; None where there is more to do than to call the kernel."""
-        found = self._roads(storages, shape)
+        (settings, roads), now = self._roads, config.planning()
+        if now is not settings and now != settings:
+            roads = Roads(self._plan.direct)
+            self._roads = now, roads
+        found = roads(storages, shape)
         if found is not None:
             return [made(found, self._aval.shaped(shape))], 1
         result = self._plan.alone_once(storages, shape)
         if result is None:
             return None
-        self._roads.learn(storages)
+        roads.learn(storages)
         # of a sparse result, what is lost beside a plan of its own is little
         return [result], DEAR if self._aval.is_dense else 1
 

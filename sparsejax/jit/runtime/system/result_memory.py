@@ -159,46 +159,63 @@ _turn = threading.Lock()
 forks.anew(__name__, _turn=threading.Lock)
 
 
-def once(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:
-    """As `fresh`, for a result that may be the only one of its size: up to `TINY` bytes, a slice of a block that it shares with others, up to
-    `RETURNED` of one that another result had, whatever its size was (`reuse.Rooms`)."""
-    size, room = dtype.itemsize, _room(count, dtype)
-    if room is not None:
-        made, address = room
-        if value is not None:
+def taker(dtype: np.dtype[Any], value: Any) -> Callable[[int], tuple[NDArray[Any], int]]:
+    """`fresh` of so many elements as a function, for results that may be the only ones of their size: up to `TINY` bytes, a slice of a block that it
+    shares with others, up to `RETURNED` of one that another result had, whatever its size was (`reuse.Rooms`).
+
+    >>> take = taker(np.dtype("f8"), 1.0)
+    >>> take(3)[0], take(2)[1] % 64
+    (array([1., 1., 1.]), 0)
+    """
+    size, filled, rooms = dtype.itemsize, value is not None, _rooms_of(dtype)
+    least, most = TINY // size, RETURNED // size if rooms is not None else 0
+    key, shares = (dtype, not filled), not ALIGNMENT % size
+
+    def take(count: int) -> tuple[NDArray[Any], int]:
+        if least < count <= most:
+            whole, begin, address = rooms.take(count)  # type: ignore[union-attr]
+            made = whole[begin : begin + count]
+            if filled:
+                made.fill(value)
+            freeze(made, False)
+            return made, address
+        if not 0 < count <= least or not shares:
+            return fresh(count, dtype, value)
+        own = -(-count * size // ALIGNMENT) * ALIGNMENT // size
+        with _turn:
+            whole, begin, given = _pages.get(key) or _EMPTY
+            if given + own > len(whole):
+                (whole, begin), given = aligned(PAGE // size, dtype, 0 if filled else None), 0
+            _pages[key] = whole, begin, given + own
+        made = whole[given : given + count]
+        if filled and value != 0:
             made.fill(value)
         freeze(made, False)
-        return made, address
-    if not 0 < count * size <= TINY or ALIGNMENT % size:
-        return fresh(count, dtype, value)
-    own = -(-count * size // ALIGNMENT) * ALIGNMENT // size
-    key = dtype, value is None
-    with _turn:
-        whole, begin, given = _pages.get(key) or (None, 0, 0)
-        if whole is None or given + own > len(whole):
-            (whole, begin), given = aligned(PAGE // size, dtype, None if value is None else 0), 0
-        _pages[key] = whole, begin, given + own
-    made = whole[given : given + count]
-    if value is not None and value != 0:
-        made.fill(value)
-    freeze(made, False)
-    return made, begin + given * size
+        return made, begin + given * size
+
+    return take
 
 
-def _room(count: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], int] | None:
-    """Memory of another result, whatever its size was, and its address; None for more or fewer bytes than those of which memory is kept so."""
-    if not TINY < count * dtype.itemsize <= RETURNED or not host.has("recycling"):
+_EMPTY: Block = np.empty(0), 0, 0
+
+
+def _rooms_of(dtype: np.dtype[Any]) -> Rooms | None:
+    """Memory of results of any size that other results had; None where it is not used again."""
+    if not host.has("recycling"):
         return None
-    whole, begin, address = _rooms.take(count, dtype)
-    return whole[begin : begin + count], address
+    rooms = _rooms.get(dtype)
+    if rooms is None:
+        rooms = _rooms.setdefault(dtype, Rooms(lambda count: _begun(count, dtype)))
+    return rooms
 
 
 def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Memory for a result that may be the only one of its size: flat and read-only, and as an array of this shape that may be written."""
     count = math.prod(shape)
-    room = _room(count, dtype)
-    if room is not None:
-        vals, _ = room
+    rooms = _rooms_of(dtype) if TINY < count * dtype.itemsize <= RETURNED else None
+    if rooms is not None:
+        whole, begin, _ = rooms.take(count)
+        vals = whole[begin : begin + count]
         made = vals.reshape(shape)
     elif count * dtype.itemsize >= SMALLEST and host.has("mremap"):
         vals, address = allocator.array(count, dtype, zero=False)
@@ -243,13 +260,14 @@ def _begun(count: int, dtype: np.dtype[Any], make: Callable[..., NDArray[Any]] =
     return whole, start, address + start * dtype.itemsize
 
 
-_rooms = Rooms(_begun)
+_rooms: dict[Any, Rooms] = {}
+"""By dtype."""
 
 
 def release(vals: NDArray[Any]) -> None:
-    """Do not use the memory of a result again, if it is of `once` or `written`: its array is given up and something else is written there."""
-    if isinstance(vals.base, np.ndarray):
-        _rooms.release(len(vals), vals.base)
+    """Do not use the memory of a result again, if it is of `taker` or `written`: its array is given up and something else is written there."""
+    if isinstance(vals.base, np.ndarray) and vals.dtype in _rooms:
+        _rooms[vals.dtype].release(len(vals), vals.base)
 
 
 def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:

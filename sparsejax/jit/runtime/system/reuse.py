@@ -75,38 +75,42 @@ class Recycled(_Kept[tuple[NDArray[Any], bytes]]):
 
 
 class Rooms:
-    """Memory for results of any size, by dtype and by what there is room for: a block that nobody refers to any more serves the next result that
-    is not much smaller.
+    """Memory for results of one dtype and any size, by what there is room for: a block that nobody refers to any more serves the next result that is
+    not much smaller.
 
-    >>> rooms = Rooms(lambda count, dtype: (np.empty(count, dtype), 0, 0))
-    >>> first = rooms.take(600, np.dtype("f8"))[0]
-    >>> second = rooms.take(610, np.dtype("f8"))[0]
+    >>> rooms = Rooms(lambda count: (np.empty(count), 0, 0))
+    >>> first = rooms.take(600)[0]
+    >>> second = rooms.take(610)[0]
     >>> first is second, len(first)
     (False, 640)
     >>> first = second = None
-    >>> len(rooms.take(590, np.dtype("f8"))[0])
+    >>> len(rooms.take(590)[0])
     640
     """
 
-    def __init__(self, make: Callable[[int, np.dtype[Any]], Block]) -> None:
-        self._make = make
-        self._rooms: dict[Any, _Room] = {}
+    __slots__ = ("_make", "_rooms")
 
-    def take(self, count: int, dtype: np.dtype[Any]) -> Block:
-        """What `make` gives: an array with room for `count` elements, to which nobody else refers, and what is known about it."""
+    def __init__(self, make: Callable[[int], Block]) -> None:
+        self._make = make
+        self._rooms: dict[int, _Room] = {}
+
+    def take(self, count: int) -> Block:
+        """What `make` gives: an array with room for `count` elements, to which nobody else refers, and what is known about it. No other thread takes
+        it: it sees that this one looks."""
         size = _roomy(count)
-        room = self._rooms.get((dtype, size))
+        room = self._rooms.get(size)
         if room is None:
-            room = self._rooms.setdefault((dtype, size), _Room())
-        found = room.again()
-        if found is None:
-            found = self._make(size, dtype)
-            room.keep(found)
+            room = self._rooms.setdefault(size, _Room())
+        for whole, begin, address in room._kept:
+            if _references(whole) <= _ALONE[2]:
+                return whole, begin, address
+        found = self._make(size)
+        room.keep(found)
         return found
 
     def release(self, count: int, whole: NDArray[Any]) -> None:
         """Do not keep a block any more that was taken for `count` elements, if it is kept."""
-        room = self._rooms.get((whole.dtype, _roomy(count)))
+        room = self._rooms.get(_roomy(count))
         if room is not None:
             room.release(whole)
 
@@ -122,13 +126,6 @@ class _Room(_Kept[Block]):
 
     __slots__ = ()
     many = SAME
-
-    def again(self) -> Block | None:
-        """A block that nobody else refers to. No other thread takes it: it sees that this one looks."""
-        for whole, begin, address in self._kept:
-            if _references(whole) <= _ALONE[2]:
-                return whole, begin, address
-        return None
 
 
 class _Everything:
@@ -155,7 +152,7 @@ _all = _Everything()
 
 
 def _alone() -> tuple[int, int, int]:
-    """What `Recycled.again` counts for an array that nobody else refers to, and `_Room.again`: as it is written there, whatever the interpreter
+    """What `Recycled.again` counts for an array that nobody else refers to, and `Rooms.take`: as it is written there, whatever the interpreter
     counts."""
     kept, room = Recycled(), _Room()
     kept._kept.append((np.zeros(3)[1:], b""))
