@@ -162,6 +162,7 @@ CHOICES: dict[str, dict[str, str]] = {
     "tile": {
         "plain": "a vector loop stays where it is",
         "tiled": "it moves outside of a reduction, whose sums stay in registers",
+        "strided": "so does a loop whose result lies apart: what it reads fills vectors, whose lanes are stored one by one",
         "held": "it moves outside of a loop over entries, for which what it reads stays in registers",
     },
     "sums": {

@@ -126,6 +126,7 @@ PROGRAMS = {
         rng.random(N) < 0.5,
     ),
     "columns beside rows": (lambda A, X: X.T @ A, A, W),
+    "columns beside columns": (lambda A, X: X.T @ A, C, rng.random((N, 16))),
     "what meets": (lambda A, B: sj.einsum("ik,kj->ij", A, B, semiring="max_pair", out_format="csr"), A, B),
 }
 
@@ -167,7 +168,7 @@ REACHED = {
     "sums": ("blocks",),
     "sums_inside": ("selections",),
     "targets": ("pairs of rows and matrices",),
-    "tile": ("rows in registers", "columns in registers"),
+    "tile": ("rows in registers", "columns in registers", "columns beside columns"),
     "workspace": ("sparse product", "written by columns"),
 }
 """The programs that take every alternative of a choice."""

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from sparsejax.jit.backend.builder import Builder, Val
@@ -35,6 +36,7 @@ from sparsejax.jit.codegen.environment import Env, Rows, Strip
 from sparsejax.jit.codegen.operands import Registers
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.bounded import Bounded
+from sparsejax.jit.rewrite import vectorize
 from sparsejax.jit.schedule import regions
 
 VECTOR_BYTES = 64
@@ -327,6 +329,9 @@ def _assign_row(
                 value = emit.apply(b, stmt.op, [registers.get(b, number), value], target.dtype)
             registers.set(b, number, value)
         else:
+            if not vectorize.contiguous(stmt.lhs, strip.var):
+                _apart(context, stmt, env, vector, value)
+                continue
             position = _shifted(b, env.cursors[stmt.lhs].pos, vector * strip.lanes)
             if past:
                 made.append((position, value))
@@ -335,6 +340,22 @@ def _assign_row(
                 context.write_lanes(stmt, env, position, value, strip.lanes)
     if made:
         _stored(context, stmt, env, made, strip.lanes)
+
+
+def _apart(context: Context, stmt: cin.Assign, env: Env, vector: int, value: emit.Num) -> None:
+    """`stmt` for the lanes of a vector, one by one, in a result whose elements along the strip lie apart."""
+    b, strip, lhs = context.b, env.mode.strip, stmt.lhs
+    assert strip is not None
+    level = next(k for k in range(len(lhs.indices)) if lhs.level_index(k) == strip.var)
+    apart = b.i64(1)
+    for below in range(level + 1, len(lhs.indices)):
+        apart = b.mul(apart, context.axis_of_level(lhs, below).span)
+    left = b.sub(context.bound(strip.var, env), env.bound[strip.var])
+    for lane in range(strip.lanes):
+        at = vector * strip.lanes + lane
+        own = value if strip.lanes == 1 else value._replace(parts=tuple([b.extract(p, lane) for p in value.parts]))
+        with nullcontext() if strip.mask is None else b.if_(b.lt(b.i64(at), left)):
+            context.write_lanes(stmt, env, _shifted(b, env.cursors[lhs].pos, b.mul(apart, at)), own, 1)
 
 
 def _goes_past(context: Context, target: cin.Tensor, strip: Strip) -> bool:
@@ -369,5 +390,5 @@ def _leaf(context: Context, access: cin.Access, env: Env, vector: int) -> emit.N
         return context.operands[access.tensor.name].leaf(b, position, strip.lanes)
 
 
-def _shifted(b: Builder, position: Val, by: int) -> Val:
+def _shifted(b: Builder, position: Val, by: int | Val) -> Val:
     return b.add(position, by) if by else position

@@ -104,7 +104,7 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
             inside.append(own > depth or (depth in walked.drawn and own == depth))
             if inside[-1]:
                 part, close = part * many, close * near
-        close *= _crowded(walked, inside) if walked.crowds else 1.0
+        close *= crowded(walked, inside) if walked.crowds else 1.0
         size = close * part + _between(close * part, count, depth, survivors, beside)
         if walked.between:  # what a loop inside visits again is visited by its last iteration
             nearest = next(d for d in range(depth, inner) if d + 1 not in again)
@@ -120,10 +120,10 @@ def _stride(walked: Walked, inner: int) -> float:
     return walked.each * math.prod(walked.fanout[walked.depths.index(inner) + 1 :])
 
 
-def _crowded(walked: Walked, inside: Sequence[bool]) -> float:
+def crowded(walked: Walked, inside: Sequence[bool]) -> float:
     """As how many times its bytes a part counts of whose levels these are `inside`: of runs that lie apart by powers of two, few sets of a cache hold all.
 
-    >>> _crowded(Walked((0, 1, 2), 4.0, (512.0, 8.0, 512.0), False), (True, False, True))
+    >>> crowded(Walked((0, 1, 2), 4.0, (512.0, 8.0, 512.0), False), (True, False, True))
     8.0
     """
     level, run = len(inside) - 1, walked.each

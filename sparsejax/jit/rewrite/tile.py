@@ -62,6 +62,9 @@ there for all rows.
 before:  forall b (tile)                       after:  forall k (tile)
            forall k (tile)                               forall b (rows)
 
+The loop over `k` may also be one in which all that is read lies side by side, and the result does not (its order has `k` elsewhere): registers are
+filled from vectors, and their lanes stored one by one, as far apart as these are in the result (`strided`).
+
 What a loop over a sparse level adds to rows of the result reads a dense row that is the same for all of them: it stays in registers.
 
 before:  forall k                              after:  forall k
@@ -84,6 +87,7 @@ from dataclasses import replace
 from sparsejax.formats import Format
 from sparsejax.jit.cost import machine
 from sparsejax.jit.ir import choices, cin, operators, simplify
+from sparsejax.jit.rewrite import vectorize
 from sparsejax.jit.schedule import regions
 from sparsejax.jit.schedule.regions import is_dense
 
@@ -107,6 +111,8 @@ def tile(stmt: cin.Stmt, inside: bool = False) -> cin.Stmt:
                 apart, cheapest = blocked
                 if choices.pick("sums", ("walk", "block"), cheapest) == "block":
                     made = apart
+        case cin.Assign() as inner_body if (across := _across(loops, inner_body)) is not None:
+            made, way = across, "strided"
     if made is None and inside:
         made, way = _held(stmt), "held"
     if made is not None and choices.pick("tile", ("plain", way), way) == way:
@@ -211,6 +217,18 @@ def _around(loops: list[cin.IndexVar], inner: cin.Forall) -> cin.Stmt | None:
     if dense and dense[-1] is not inner.var.outer:
         return cin.around(dense[:-1], cin.Forall(dense[-1], made, "tile"))
     return cin.around(dense, made)
+
+
+def _across(loops: list[cin.IndexVar], body: cin.Assign) -> cin.Stmt | None:
+    """Tiles over the last of `loops`, around the others, where that is a vector loop but for the result, whose elements lie apart."""
+    (*others, last), lhs = loops, body.lhs
+    inner = cin.Forall(last, body)
+    dense = lhs.tensor.policy is None and lhs.tensor.format.is_dense and not lhs.tensor.format.blocked
+    if not dense or vectorize.contiguous(lhs, last) or not others or others[0] in cin.bound_by(lhs):
+        return None
+    if not any(last in a.indices for a in cin.accesses(body.rhs)) or not vectorize.vectorizable(inner, fixed=(lhs,)):
+        return None
+    return _around(others, inner)
 
 
 def _strips(stmt: cin.Stmt) -> cin.Stmt:

@@ -34,7 +34,7 @@ def vectorizable(stmt: cin.Forall, fixed: Collection[cin.Access] = (), walked: C
     accumulates = body.op is not None and body.lhs.dtype.kind == "b"
     if any(a.dtype.kind not in "biufc" for a in used) or (accumulates and body.lhs.tensor.policy != "scalar"):
         return False
-    if not all(a in fixed or a in walked or _contiguous(a, var) for a in used):
+    if not all(a in fixed or a in walked or contiguous(a, var) for a in used):
         return False
     if var not in cin.bound_by(body.lhs) and (body.op is None or body.lhs.tensor.policy != "scalar"):
         return False
@@ -61,7 +61,8 @@ def _read(expr: cin.Expr, var: cin.IndexVar) -> Iterator[cin.Access]:
             yield from _read(arg, var)
 
 
-def _contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
+def contiguous(access: cin.Access, var: cin.IndexVar) -> bool:
+    """Whether the elements of an access over `var` lie side by side, or are one."""
     if var not in access.indices:
         return True
     last = len(access.indices) - 1

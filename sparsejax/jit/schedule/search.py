@@ -304,9 +304,10 @@ class Model(Computed):
         row = here.lone if len(self._led[var]) == 1 and var not in self.storage else here.row
         enter, where = row if blocked else self._entered(leaders, var, state) if bound and leaders else 0.0, 0
         if len(bound) + 1 == len(self.nest.variables) and not leaders:
-            strided += var in self.storage[:-1] or any(cin.jumps(a, var) for a in self._touched)
-            each = here.strided if strided else here.lane * self.lanes
+            strided += any(cin.jumps(a, var) for a in self._touched)
             first = None if strided else tiled_loops.first(self, order)
+            strided += var in self.storage[:-1] and not (first is not None and tiled_loops.strided(self, var))
+            each, first = (here.strided, None) if strided else (here.lane * self.lanes, first)
             if first is not None:
                 around, each = tiled_loops.strip(self, state, order, first, each)
                 around += here.start * self.walk(state.order[:first]).survivors

@@ -62,6 +62,8 @@ class Waits:
 
     def lines(self, access: cin.Access) -> list[memory.Lines]:
         """The lines that tiles touch of an array."""
+        if access is self.model.result and self.tiles.strided:
+            return self._strided()
         loops, model = self.loops(access), self.model
         each, _ = model.waiting.layouts[access]
         levels, depths = loops.levels, loops.depths
@@ -95,6 +97,22 @@ class Waits:
         if not drawn and outer == sorted(outer):
             found[-1] = found[-1]._replace(anywhere=0.0)  # streams, one for each row of a tile
         return found
+
+    def _strided(self) -> list[memory.Lines]:
+        """The lines of a result whose lanes are stored one by one: each comes again in the next iteration of the loop along its last level, among what
+        one iteration touches, and lies far from the others of this one."""
+        model, result = self.model, self.model.result
+        loops, (each, _) = self.loops(result), model.waiting.layouts[result]
+        fanout = tuple([many for _, many in loops.levels])
+        elements, depth = loops.survivors[-1], loops.depths[-1]
+        inside = [own > depth for own in loops.depths]
+        lines = math.prod([n for n, own in zip(fanout, inside, strict=True) if own])
+        walked = memory.Walked(loops.depths, each, fanout, False)
+        near = lines * memory.LINE * memory.crowded(walked, inside)
+        near += sum(self._touched(a, depth) for a in model.waiting.layouts)
+        whole = elements * each / memory.LINE
+        anywhere = whole if lines > STREAMS else 0.0
+        return [memory.Lines(elements, near, elements), memory.Lines(whole, model.waiting.bytes, anywhere)]
 
     def _touched(self, access: cin.Access, depth: int) -> float:
         """The bytes of an operand that one iteration of a loop around tiles touches."""

@@ -1,6 +1,7 @@
 """What loops cost that become register tiles (`rewrite/tile`, `loops/row_tiles`), in the model of `search`.
 
 forall i: forall ii: forall l: forall j     tiles of two dense loops, ii and j: the loop over l runs once for several ii
+forall j: forall l: forall i        a tile over i, whose lanes are stored one by one where the result has j behind i
 forall k: forall p: forall l: forall j      entries p of a walk are rows of tiles: the loop over l runs once for several entries
 """
 
@@ -23,6 +24,8 @@ Order = tuple[cin.IndexVar, ...]
 
 HELD, TILED = 0.5, 0.6
 """What a lane costs, as a share, where rows of the result stay in registers (`tile`); the share of that in tiles of two dense loops."""
+STORED = 8
+"""What storing a lane by itself takes, in lanes: a vector of eight words is stored at once else."""
 AHEAD = 128
 """Steps of sums over which a processor looks ahead, about: 512 instructions, four to a step."""
 
@@ -41,6 +44,8 @@ class Tiles(NamedTuple):
     along: cin.IndexVar
     strips: int
     """How many strips a row has, for each of which the reductions run again."""
+    strided: bool
+    """Whether the lanes of a strip are stored one by one."""
 
 
 def tiles(model: Model, order: Order) -> Tiles | None:
@@ -71,9 +76,15 @@ def _tiles(model: Model, order: Order, begin: int) -> Tiles:
         strip = regions.WIDE if wide and row_bytes >= regions.WIDE else regions.NARROW
     reductions = tuple([v for v in order[begin:-1] if v not in kept])
     walks = [k for k, v in enumerate(reductions, 1) if not regions.is_dense(v, (out, *model.accesses))]
-    return Tiles(
-        around, row, max(1, groups), reductions, walks[-1] if walks else 0, along, max(1, math.ceil(row_bytes / strip))
-    )
+    walked, strips = walks[-1] if walks else 0, max(1, math.ceil(row_bytes / strip))
+    return Tiles(around, row, max(1, groups), reductions, walked, along, strips, strided(model, along))
+
+
+def strided(model: Model, along: cin.IndexVar) -> bool:
+    """Whether tiles along a variable store their lanes one by one: the result is dense and has it elsewhere than last, and something that is read has it."""
+    form = model.nest.output.format
+    apart = along in model.storage[:-1] and form.is_dense and not form.blocked
+    return apart and any(along in a.indices for a in model.accesses)
 
 
 def first(model: Model, order: Order) -> int | None:
@@ -91,9 +102,20 @@ def strip(model: Model, state: State, order: Order, begin: int, each: float) -> 
     """What the loops around the last cost where the loops of `order` become tiles from `begin` on, and what an element of the last one does, of which it
     is `each` in no tile. `state` has the loops around the last."""
     several, each = around(model, order, begin), HELD * each
+    stored = _stored(model, order, begin)
     if several is not None:
-        return several, TILED * each
-    return state.cost, max(each, chained(model, state, begin, order[-1]) / max(1.0, float(model.extents[order[-1]])))
+        return several + stored, TILED * each
+    waits = chained(model, state, begin, order[-1]) / max(1.0, float(model.extents[order[-1]]))
+    return state.cost + stored, max(each, waits)
+
+
+def _stored(model: Model, order: Order, begin: int) -> float:
+    """What storing lanes one by one takes where tiles begin at `begin`, beside what vectors take."""
+    if not strided(model, order[-1]):
+        return 0.0
+    kept = cin.bound_by(model.result)
+    lanes = math.prod([float(model.extents[v]) for v in order[begin:] if v in kept])
+    return STORED * model.machine.lane * model.walk(order[:begin]).survivors * lanes
 
 
 def around(model: Model, order: Order, begin: int) -> float | None:

@@ -93,7 +93,7 @@ class Waiting:
         if made is None:
             state = self._model.walk(order)
             tiles = tiled_loops.tiles(self._model, order) if shared is ALONE and not state.leaders else None
-            if tiles is not None and (tiles.rows is not None or tiles.strips > 1):
+            if tiles is not None and (tiles.rows is not None or tiles.strips > 1 or tiles.strided):
                 made = known[order] = tile_waits.Waits(self._model, tiles).total(state.discordant)
                 return made
             here, written = self._model.machine, self._result

@@ -17,8 +17,6 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.system import result_memory, threads
 
-RECYCLED = 1 << 20
-"""Bytes from which memory is taken from the arena."""
 INT64 = np.dtype(np.int64)
 Sizes = ParamSpec("Sizes")
 address: Callable[[Array], int] = result_memory.address_of
@@ -31,7 +29,7 @@ def _packer(count: int) -> Callable[..., bytes]:
 
 def empty(count: int, dtype: np.dtype[Any]) -> Array:
     """A vector to be written by a kernel."""
-    return result_memory.empty(count, dtype, RECYCLED)
+    return result_memory.empty(count, dtype)
 
 
 def run(kernel: compiler.Kernel, *slots: int | Array) -> None:

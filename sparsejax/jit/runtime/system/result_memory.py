@@ -307,10 +307,9 @@ def from_line(array: NDArray[Any]) -> NDArray[Any]:
     return made
 
 
-def empty(count: int, dtype: np.dtype[Any], least: int = SMALLEST) -> NDArray[Any]:
-    """A read-only array of `count` elements for a kernel to write, all of them: from `least` bytes on as `full`, else from NumPy."""
-    size = count * dtype.itemsize
-    if size >= least:
+def empty(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A read-only array of `count` elements for a kernel to write, all of them: from `SMALLEST` bytes on as `full`, else from NumPy."""
+    if count * dtype.itemsize >= SMALLEST:
         return full(count, dtype, None)[0]
     made = np.empty(count, dtype)
     freeze(made, False)
