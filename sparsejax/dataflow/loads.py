@@ -16,7 +16,7 @@ import numpy as np
 from sparsejax.dataflow.contraction import Contraction
 from sparsejax.dataflow.nest import Nest
 from sparsejax.dataflow.pattern import Array, Tiles, distinct, is_roomy, packed, unpacked
-from sparsejax.formats.passes import changes
+from sparsejax.formats.runs import changes
 
 
 def loads(contraction: Contraction, nest: Nest, tiles: Sequence[Tiles], operand: int, every: bool = False) -> Array:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from sparsejax.cached import cached_property
 from sparsejax.dataflow import tally
 from sparsejax.formats import Compressed, Coordinate, Dense, Format, ordering, passes
-from sparsejax.formats.passes import changes, crd_dtype
+from sparsejax.formats.passes import crd_dtype
+from sparsejax.formats.runs import changes
 from sparsejax.formats.storage import Storage
 
 Array = NDArray[Any]

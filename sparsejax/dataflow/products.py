@@ -20,7 +20,7 @@ import numpy as np
 from sparsejax.core.array import Array as Stored
 from sparsejax.dataflow.pattern import Array, Pattern, distinct, divided, packed, unpacked
 from sparsejax.formats.levels.segments import ranges
-from sparsejax.formats.passes import changes
+from sparsejax.formats.runs import changes
 from sparsejax.formats.scipy_io import from_scipy
 from sparsejax.jit import api
 

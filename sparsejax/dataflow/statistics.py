@@ -27,7 +27,7 @@ from sparsejax.dataflow.pattern import (
 )
 from sparsejax.dataflow.report import html, table
 from sparsejax.formats.levels.segments import ranges
-from sparsejax.formats.passes import changes
+from sparsejax.formats.runs import changes
 
 FARTHEST = 1 << 12
 """Corrs is taken up to this shift."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from sparsejax import config
 from sparsejax.errors import FormatError
-from sparsejax.formats import ordering, passes
+from sparsejax.formats import ordering, passes, runs
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.compressed import Compressed
@@ -266,7 +266,7 @@ def _combine(keys: list[Array], vals: Array, combine: np.ufunc | None) -> tuple[
         return keys, vals
     starts = np.flatnonzero(fresh)
     merged = (
-        passes.added(vals, starts) if combine is None else combine.reduceat(vals, starts).astype(vals.dtype, copy=False)
+        runs.added(vals, starts) if combine is None else combine.reduceat(vals, starts).astype(vals.dtype, copy=False)
     )
     return [key[starts] for key in keys], merged
 

@@ -27,6 +27,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
     tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
     folded     pos, crd, vals               -> the same with the sum of equal neighbours of a segment in their place
+    entered    row, column, vals, extents   -> pos, crd and vals of the rows that these entries in any order have, each place once
     lined      extents, offsets, lines      -> pos, crd and vals of the matrix with these vectors on its diagonals
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
     woven      pos, crd, vals, places, new  -> pos, crd and vals with an entry for every place
@@ -46,6 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
+from sparsejax.formats.runs import added, changes
 
 Array = NDArray[Any]
 
@@ -53,9 +55,6 @@ _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 MANY = 4096
 """Entries from which machine code is worth its call, and a process that has none yet its loading."""
-
-ADDED, PAIRWISE = 64, 8
-"""Entries at one place up to which all but the first are added up one after the other; numbers up to which NumPy does."""
 
 LOADED, OFTEN = 32, 256
 """Passes of one kind over few entries after which machine code is loaded that another process has compiled; after which it is compiled."""
@@ -467,6 +466,27 @@ class Passes:
         starts = np.flatnonzero(fresh)
         return np.searchsorted(starts, pos), crd[starts], added(vals, starts)
 
+    def entered(
+        self, row: Array, column: Array, vals: Array, rows: int, extent: int
+    ) -> tuple[Array, Array, Array] | None:
+        """(pos, crd, vals) of entries in any order, with one entry, the sum ("or" of bools), for each place: columns increase in every row. None
+        where a row or a column is outside, or that is no work for this pass.
+
+        >>> Passes().entered(np.array([1, 0, 1]), np.array([2, 0, 2]), np.array([1.0, 2.0, 3.0]), 2, 3)
+        (array([0, 1, 2]), array([0, 2], dtype=int32), array([2., 4.]))
+        """
+        for vector, bound in ((row, rows), (column, extent)):
+            unsigned = np.ascontiguousarray(vector).view(f"u{vector.itemsize}")
+            if np.maximum.reduce(unsigned, initial=0) >= bound:
+                return None
+        width = crd_dtype(extent)
+        pos, (crd, moved) = self.bucketed(row, [column.astype(width, copy=False), vals], rows)
+        found = self.tidied(pos, crd, moved)
+        if found is None:
+            return None
+        crd, moved, distinct = found
+        return (pos, crd, moved) if distinct else self.folded(pos, crd, moved)
+
     def woven(
         self, pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
     ) -> tuple[Array, Array, Array, Array, Array]:
@@ -505,37 +525,6 @@ class Passes:
         return ends.astype(pos.dtype, copy=False), grown, values, at, here
 
 
-def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
-    """Whether each entry differs from the one before it in some column (the first one does)."""
-    fresh = np.ones(len(columns[0]), bool)
-    rest = fresh[1:]
-    for k, column in enumerate(columns):
-        step = column[1:] != column[:-1]
-        np.copyto(rest, step) if k == 0 else np.logical_or(rest, step, out=rest)
-    return fresh
-
-
-def added(vals: Array, starts: Array) -> Array:
-    """The sums ("or" of bools) of runs of `vals`, which begin at `starts`: in a run of up to `ADDED`, all but the first one after the other, and these to
-    the first; in a longer one pairwise, as NumPy does.
-
-    >>> added(np.array([1.0, 2.0, 3.0]), np.array([0, 2]))
-    array([3., 3.])
-    """
-    add = np.logical_or if vals.dtype == np.bool_ else np.add
-    made: Array = add.reduceat(vals, starts).astype(vals.dtype, copy=False)
-    if vals.dtype.kind in "fc":
-        counts = np.diff(starts, append=len(vals))
-        runs = np.flatnonzero((counts > PAIRWISE // (1 + (vals.dtype.kind == "c"))) & (counts <= ADDED))
-        if len(runs):
-            counts = counts[runs] - 1
-            owners, nothing = np.arange(len(runs)).repeat(counts), np.negative(np.zeros(len(runs), vals.dtype))
-            places = np.arange(len(owners)) + (starts[runs] + 1 - np.append(0, counts[:-1].cumsum())).repeat(counts)
-            np.add.at(nothing, owners, vals[places])
-            made[runs] = vals[starts[runs]] + nothing
-    return made
-
-
 class Learning(Passes):
     """The passes over few entries, in NumPy until one of them has run `often` times: from then on it pays to compile its machine code, which
     takes a third of the time. To load what another process has compiled pays after `LOADED` times: a millisecond in place of ten."""
@@ -557,7 +546,7 @@ class Learning(Passes):
             "met",
             "placed",
         ),
-        *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed", "woven"),
+        *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed", "entered", "woven"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

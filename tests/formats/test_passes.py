@@ -314,6 +314,34 @@ def test_folded(parents, longest, extent, index, dtype):
     np.testing.assert_allclose(made[2], total[owners, made[1]], rtol=0, atol=1e-3 * (vals.dtype.kind in "fc"))
 
 
+@pytest.mark.parametrize("dtype", ["?", "i2", "i8", "f4", "f8", "c16"])
+@pytest.mark.parametrize("extent", [1, 7, 300, 2**33])
+@pytest.mark.parametrize("order", ["none", "rows", "grid", "outside"])
+def test_entered(order, extent, dtype):
+    """Rows of none to a hundred entries, of every width of coordinates; those that increase already, too; the bits are those of passes one by one."""
+    rng = np.random.default_rng(extent % 1000)
+    for entries, rows in ((1, 1), (60, 9), (900, 2000), (3000, 400), (3000, 31)):
+        row, column = rng.integers(0, rows, entries), rng.integers(0, extent, entries)
+        if order == "rows":
+            row.sort()
+        elif order == "grid":
+            row, column = np.arange(entries) // 3 % rows, (np.arange(entries) // 2) % extent
+        elif order == "outside":
+            (row if rows % 2 else column)[entries // 2] = rng.choice([-1, 2**40])
+        vals = (rng.standard_normal(entries) * 100).astype(dtype)
+        for widths in ((np.int32, np.int64), (np.int64, np.int32)):
+            if order == "outside" or extent > 2**31:
+                widths = np.int64, np.int64
+            own = row.astype(widths[0]), column.astype(widths[1]), vals
+            expected, made = FEW.entered(*own, rows, extent), MANY.entered(*own, rows, extent)
+            if order == "outside":
+                assert expected is None and made is None
+                continue
+            assert made is not None or np.bincount(row).max() > 64
+            for ours, theirs in zip(made or (), expected if made else (), strict=True):
+                assert ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
+
+
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("dtype", ["i1", "f4", "f8", "c16"])
 @pytest.mark.parametrize("length", [2, 3, 7, 8, 9, 16, 17, 33, 63, 64, 65, 127, 128, 129])

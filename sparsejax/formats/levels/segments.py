@@ -20,8 +20,8 @@ import numpy as np
 from sparsejax.errors import FormatError
 from sparsejax.formats import passes
 from sparsejax.formats.passes import Array as Array
-from sparsejax.formats.passes import changes as changes
 from sparsejax.formats.passes import crd_dtype as crd_dtype
+from sparsejax.formats.runs import changes as changes
 
 Buffers = Sequence[Sequence[Array]]
 

@@ -34,29 +34,21 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
     if dims is None or not len(data) or dtypes.canonical(data.dtype) != data.dtype:
         return None
     for vector, extent in zip(coords, shape, strict=True):
-        if type(extent) is not int or vector.dtype not in _WIDTHS:
-            return None
-        unsigned = vector.view(_WIDTHS[vector.dtype]) if vector.flags.c_contiguous else None
-        if unsigned is None or np.maximum.reduce(unsigned) >= extent:
+        if type(extent) is not int or vector.dtype not in _SIGNED:
             return None
     row, column = (coords[d] for d in dims)
     rows, extent = (shape[d] for d in dims)
     if rows > max(passes.MANY, ordering.CROWDED * len(data)):
         return None
-    width = crd_dtype(extent)
-    column = column if column.dtype is width else column.astype(width, copy=False)
     many = passes.over(len(data))
-    pos, (crd, vals) = many.bucketed(row, [column, data], rows)
-    found = many.tidied(pos, crd, vals)
+    found = many.entered(row, column, data, rows, extent)
     if found is None:
         return None
-    crd, vals, distinct = found
-    if not distinct:
-        pos, crd, vals = many.folded(pos, crd, vals)
+    pos, crd, vals = found
     if not listed:
         return Storage(form, shape, data.dtype.type(0), ((), (pos, crd)), vals)
     ends, owners = np.array([0, len(crd)]), many.owners(pos).astype(crd_dtype(rows), copy=False)
     return Storage(form, shape, data.dtype.type(0), ((ends, owners), (crd,)), vals)
 
 
-_WIDTHS = {np.dtype(np.int32): np.dtype(np.uint32), np.dtype(np.int64): np.dtype(np.uint64)}
+_SIGNED = frozenset([np.dtype(np.int32), np.dtype(np.int64)])

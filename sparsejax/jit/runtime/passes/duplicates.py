@@ -1,7 +1,7 @@
 """Entries of equal coordinates that stand next to each other in a segment become one: what one kernel for each dtype runs.
 
 Every entry is compared with the one before it, without a branch: the first of a run is written at the next place, and what those behind it add up to, by
-themselves and one after the other, is added to it there, as `passes.added` does with up to `ADDED` entries, so that results have the same bits.
+themselves and one after the other, is added to it there, as `runs.added` does with up to `ADDED` entries, so that results have the same bits.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats.passes import ADDED, Array
+from sparsejax.formats.passes import Array
+from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, as_kernel, empty, run, vectors
 
 
@@ -28,43 +30,58 @@ def folded(pos: Array, crd: Array, vals: Array, inplace: bool) -> tuple[Array, A
     return made, left[:count], sums[:count]
 
 
+class Runs:
+    """Equal coordinates that follow each other become one, with the sum of their values: each entry goes to `place`, or where the one before went."""
+
+    def __init__(self, b: Builder, dtype: np.dtype[Any], crd: Vector, sums: Val) -> None:
+        """What is written goes to `crd` and `sums`, from their beginning on."""
+        self._parts = 1 + (dtype.kind == "c")
+        width = dtype.itemsize // self._parts
+        self._kind = {4: "float", 8: "double"}[width] if dtype.kind in "fc" else f"i{8 * width}"
+        self._add = {"b": "or", "i": "add", "u": "add", "f": "fadd", "c": "fadd"}[dtype.kind]
+        # what is added to it stays as it is
+        self._nothing = b.const(self._kind, -0.0 if dtype.kind in "fc" else 0)
+        self._crd, self._sums = crd, sums
+        self._first, self._rest = ([b.var(n, self._nothing) for _ in range(self._parts)] for n in ("first", "rest"))
+        self.place, self._count, self.most, self._last = (
+            b.var(name, b.i64(0)) for name in ("place", "count", "most", "last")
+        )
+
+    def begin(self, b: Builder) -> None:
+        """A segment begins: its first coordinate is none of before."""
+        b.set(self._last, b.i64(-1))
+
+    def value(self, b: Builder, pointer: Val, at: Val) -> list[Val]:
+        """The parts of a value."""
+        return [b.named("x", b.load(pointer, b.add(b.mul(at, self._parts), k), self._kind)) for k in range(self._parts)]
+
+    def add(self, b: Builder, coordinate: Val, own: list[Val]) -> None:
+        """An entry, without a branch."""
+        c = b.named("c", coordinate if coordinate.type == "i64" else b.convert("zext", coordinate, "i64"))
+        again = b.named("again", b.eq(c, b.get(self._last)))
+        b.set(self._last, c)
+        b.set(self._count, b.select(again, b.add(b.get(self._count), 1), b.i64(1)))
+        b.set(self.most, b.max(b.get(self.most), b.get(self._count)))
+        b.increment(self.place, b.select(again, b.i64(0), b.i64(1)))
+        to = b.named("to", b.sub(b.get(self.place), 1))
+        self._crd.put(b, to, coordinate)
+        for k, (x, y, new) in enumerate(zip(self._first, self._rest, own, strict=True)):
+            b.set(y, b.select(again, b.binary(self._add, b.get(y), new), self._nothing))
+            b.set(x, b.select(again, b.get(x), new))
+            total = b.binary(self._add, b.get(x), b.get(y))
+            b.store(self._sums, b.add(b.mul(to, self._parts), k), total)
+
+
 @as_kernel
 def _folded(b: Builder, size: int, dtype: np.dtype[Any]) -> None:
     rows, (pos, crd) = b.slot(0, "i64", "rows"), vectors(b, 1, (8, size), ("pos", "crd"))
     vals, (made, left) = b.slot(3, "ptr", "vals"), vectors(b, 4, (8, size), ("made", "left"))
     sums, (longest,) = b.slot(6, "ptr", "sums"), vectors(b, 7, (8,), ("longest",))
-    parts = 1 + (dtype.kind == "c")
-    width = dtype.itemsize // parts
-    kind = {4: "float", 8: "double"}[width] if dtype.kind in "fc" else f"i{8 * width}"
-    add = {"b": "or", "i": "add", "u": "add", "f": "fadd", "c": "fadd"}[dtype.kind]
-
-    def value(b: Builder, pointer: Val, at: Val) -> list[Val]:
-        return [b.load(pointer, b.add(b.mul(at, parts), k), kind) for k in range(parts)]
-
-    def put(b: Builder, at: Val, numbers: list[Val]) -> None:
-        for k, number in enumerate(numbers):
-            b.store(sums, b.add(b.mul(at, parts), k), number)
-
-    nothing = b.const(kind, -0.0 if dtype.kind in "fc" else 0)  # what is added to it stays as it is
-    first, rest = ([b.var(name, nothing) for _ in range(parts)] for name in ("first", "rest"))
-    place, count, most, last = (b.var(name, b.i64(0)) for name in ("place", "count", "most", "last"))
+    runs = Runs(b, dtype, left, sums)
     made.put(b, b.i64(0), b.i64(0))
     with b.for_(b.i64(0), rows, "r") as r:
-        b.set(last, b.i64(-1))
+        runs.begin(b)
         with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
-            c, own = b.named("c", crd.number(b, p)), [b.named("x", x) for x in value(b, vals, p)]
-            again = b.named("again", b.eq(c, b.get(last)))
-            b.set(last, c)
-            b.set(count, b.select(again, b.add(b.get(count), 1), b.i64(1)))
-            b.set(most, b.max(b.get(most), b.get(count)))
-            b.increment(place, b.select(again, b.i64(0), b.i64(1)))
-            total = []
-            for x, y, new in zip(first, rest, own, strict=True):
-                b.set(y, b.select(again, b.binary(add, b.get(y), new), nothing))
-                b.set(x, b.select(again, b.get(x), new))
-                total.append(b.binary(add, b.get(x), b.get(y)))
-            to = b.named("to", b.sub(b.get(place), 1))
-            left.put(b, to, crd.get(b, p))
-            put(b, to, total)
-        made.put(b, b.add(r, 1), b.get(place))
-    longest.put(b, b.i64(0), b.get(most))
+            runs.add(b, crd.get(b, p), runs.value(b, vals, p))
+        made.put(b, b.add(r, 1), b.get(runs.place))
+    longest.put(b, b.i64(0), b.get(runs.most))

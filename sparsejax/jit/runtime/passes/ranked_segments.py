@@ -76,23 +76,59 @@ class Segments:
             with b.for_(b.add(begin, 1), end, "p") as p:
                 same(crd.get(b, p), crd.get(b, b.sub(p, 1)))
 
-        def ranked(sizes: Sequence[int]) -> None:
-            """By as few vectors as hold all entries."""
-            size, *more = sizes
-            if more:
-                fits = b.lt(count, size * self.lanes + 1)
-                b.if_else(fits, lambda: self._ranked(b, begin, count, size, same), lambda: ranked(more))
-            else:
-                self._ranked(b, begin, count, size, same)
+        def ranked(size: int) -> None:
+            self._ranked(b, begin, count, size)
+            self._put(b, begin, count, same)
 
-        most = longest(self.columns[0].size)
-        within = b.lt(b.add(begin, most), self.stop)
-        short = b.compare("ult", b.sub(count, FEW + 1), b.i64(most - FEW))
         with b.if_(b.lt(b.i64(1), count)):
-            b.if_else(b.and_(within, short), lambda: ranked([1 << k for k in range(VECTORS.bit_length())]), moved)
+            b.if_else(self._short(b, begin, count), lambda: self._by_size(b, count, ranked), moved)
         return b.get(twice)
 
-    def _ranked(self, b: Builder, begin: Val, count: Val, vectors: int, same: Callable[[Val, Val], None]) -> None:
+    def order(self, b: Builder, begin: Val, end: Val) -> Val:
+        """The same of two entries or more, which may stay where they are: 1 where `number` says in which order they are in `kept`, 0 where they are in
+        order in place."""
+        found = b.var("ranked", b.i64(0))
+        b.set(found, b.i64(0))
+        count = b.named("count", b.sub(end, begin))
+
+        def ranked(size: int) -> None:
+            self._ranked(b, begin, count, size)
+            b.set(found, b.i64(1))
+
+        def short() -> None:
+            with b.if_(b.eq(self._increase(b, begin, count), 0)):
+                self._by_size(b, count, ranked)
+
+        b.if_else(self._short(b, begin, count), short, lambda: _moved(b, self.columns, begin, end))
+        return b.get(found)
+
+    def _short(self, b: Builder, begin: Val, count: Val) -> Val:
+        """Whether entries are ranked."""
+        most = longest(self.columns[0].size)
+        within = b.lt(b.add(begin, most), self.stop)
+        return b.and_(within, b.compare("ult", b.sub(count, FEW + 1), b.i64(most - FEW)))
+
+    def _by_size(self, b: Builder, count: Val, ranked: Callable[[int], None]) -> None:
+        """What is done by as few vectors as hold all entries."""
+
+        def some(size: int) -> None:
+            if size == VECTORS:
+                ranked(size)
+            else:
+                b.if_else(b.lt(count, size * self.lanes + 1), lambda: ranked(size), lambda: some(2 * size))
+
+        some(1)
+
+    def _increase(self, b: Builder, begin: Val, count: Val) -> Val:
+        """1 where the coordinates of a row of at most a vector do not fall; 0 where some do, or there are more. What follows in memory is read."""
+        crd = self.columns[0]
+        own, after = (b.load(crd.pointer, at, f"<{self.lanes} x {crd.type}>") for at in (begin, b.add(begin, 1)))
+        falls = b.and_(_bits(b, b.compare("sgt", own, after)), _bits_below(b, b.sub(count, 1), self.lanes))
+        few = b.lt(count, self.lanes + 1)
+        return b.convert("zext", b.and_(few, b.eq(falls, 0)), "i64")
+
+    def _ranked(self, b: Builder, begin: Val, count: Val, vectors: int) -> None:
+        """The number of each entry at its rank, and the segment aside."""
         crd, lanes = self.columns[0], self.lanes
         places = [b.i64(v * lanes) for v in range(vectors)]
         parts = [b.load(crd.pointer, b.add(begin, place), f"<{lanes} x {crd.type}>") for place in places]
@@ -114,7 +150,6 @@ class Segments:
                         bits = b.binary("or", bits, b.and_(equal, _bits_below(b, b.sub(k, first), lanes)))
                     rank = b.add(rank, b.convert("zext", b.call(f"llvm.ctpop.i{lanes}", f"i{lanes}", [bits]), "i64"))
                 self.number.put(b, rank, k)
-        self._put(b, begin, count, same)
 
     def _keep(self, b: Builder, begin: Val, place: Val) -> None:
         for column, kept in zip(self.columns, self.kept, strict=True):

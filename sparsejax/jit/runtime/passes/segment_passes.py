@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats.passes import ADDED, MANY, Array, Passes, crd_dtype
+from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
+from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
-from sparsejax.jit.runtime.passes import duplicates, insertions, named_segments, segment_loops
+from sparsejax.jit.runtime.passes import duplicates, entered_rows, insertions, named_segments, segment_loops
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -305,6 +306,16 @@ class SegmentPasses(Passes):
         crd, vals = np.ascontiguousarray(crd), np.ascontiguousarray(vals)
         inplace = len(crd) >= MANY and _longest(pos) <= ADDED
         return duplicates.folded(pos, crd, vals, inplace) or Passes.folded(self, pos, crd, vals)
+
+    def entered(
+        self, row: Array, column: Array, vals: Array, rows: int, extent: int
+    ) -> tuple[Array, Array, Array] | None:
+        row, column, vals = (np.ascontiguousarray(a) for a in (row, column, vals))
+        if len(vals) < FAR:
+            found = entered_rows.entered(row, column, vals, rows, extent)
+            if found is not None:
+                return found
+        return super().entered(row, column, vals, rows, extent)
 
     def woven(
         self, pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
