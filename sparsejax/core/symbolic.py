@@ -68,6 +68,9 @@ class Scope:
         total = 0
         for atoms, c in terms:
             lows = [self._least[a] for a in atoms]
+            if c < 0 and all(a in self.symbols for a in atoms):
+                total += c * MOST ** len(atoms)
+                continue
             if atoms and (c < 0 or any(low is None or low < 0 for low in lows)):
                 return None
             total += c * math.prod(low for low in lows if low is not None)

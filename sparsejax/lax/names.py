@@ -78,8 +78,14 @@ def rem(x: Any, y: Any) -> Array:
     >>> rem(np.array([-7, 7]), 3)
     Array([-1,  1], dtype=int64)
     """
-    kind = loop_dtypes("remainder", (aval_of(x), aval_of(y)))[1].kind
+    dtype = loop_dtypes("remainder", (aval_of(x), aval_of(y)))[1]
+    kind = dtype.kind
     if kind == "f":
+        # the least integer of a dtype has no size in it
+        x, y = (
+            convert_element_type(v, dtype) if aval_of(v).dtype.kind in "iu" and not is_python_scalar(v) else v
+            for v in (x, y)
+        )
         sizes = (abs(v) if is_python_scalar(v) else elementwise("absolute", v) for v in (x, y))
         size = elementwise("remainder", *sizes)
         return elementwise("copysign", size, x)

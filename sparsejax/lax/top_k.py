@@ -24,7 +24,12 @@ from sparsejax.lax.indexing import select
 from sparsejax.lax.rules.batching import moved, spread
 from sparsejax.lax.structural import integer, normal_axis
 
-INDEX = np.dtype(np.int32)
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
+
+
+def _index_dtype(extent: Any) -> np.dtype[Any]:
+    """The dtype of places along an axis: int32 where it holds them."""
+    return INT32 if extent <= 2**31 else INT64
 
 
 def _ordered(rows: Any, columns: Any, values: Any, count: int, k: int) -> Any:
@@ -42,13 +47,13 @@ def _top_of_dense(x: Any, k: int) -> Any:
     entries not below the k-th largest of their row."""
     count, extent = x.shape
     if not k or not count:
-        return np.zeros((count, k), INDEX)
+        return np.zeros((count, k), _index_dtype(extent))
     least = np.partition(x, extent - k, axis=1)[:, extent - k, None]  # NaN is the largest
     chosen = ~(x < least) if x.dtype.kind == "f" else x >= least
     if x.dtype.kind == "f":
         chosen &= (least == least) | (x != x)
     rows, columns = np.nonzero(chosen)
-    return _ordered(rows, columns, x[rows, columns], count, k).astype(INDEX)
+    return _ordered(rows, columns, x[rows, columns], count, k).astype(_index_dtype(extent))
 
 
 def _top_of_sparse(x: Storage, k: int) -> Any:
@@ -57,7 +62,7 @@ def _top_of_sparse(x: Storage, k: int) -> Any:
     extent = x.shape[-1]
     count = int(np.prod(x.shape[:-1]))
     if not k or not count:
-        return np.zeros((count, k), INDEX)
+        return np.zeros((count, k), _index_dtype(extent))
     rows, columns = _row_numbers(x.shape, coords), coords[-1]
     # of the first k + n columns, n stored ones leave k
     near = np.minimum(np.bincount(rows, minlength=count) + k, extent)
@@ -69,7 +74,7 @@ def _top_of_sparse(x: Storage, k: int) -> Any:
     free[starts[rows[inside]] + columns[inside]] = False
     rows, columns = np.concatenate([rows, offered[free]]), np.concatenate([columns, places[free]])
     values = np.concatenate([values, np.full(np.count_nonzero(free), x.fill_value)])
-    return _ordered(rows, columns, values, count, k).astype(INDEX)
+    return _ordered(rows, columns, values, count, k).astype(_index_dtype(extent))
 
 
 def _row_numbers(shape: Sequence[int], coords: Any) -> Any:
@@ -97,7 +102,7 @@ def _indices_batch(size: int, x: Batched, k: int) -> Any:
 
 top_k_indices_p = Primitive(
     "top_k_indices",
-    typing=lambda x, k: rules.dense((*x.shape[:-1], k), INDEX),
+    typing=lambda x, k: rules.dense((*x.shape[:-1], k), _index_dtype(x.shape[-1])),
     reference=lambda x, k: _top_of_dense(_rows(x), k).reshape(*x.shape[:-1], k),
     call=_indices_call,
     batch=_indices_batch,
@@ -111,11 +116,14 @@ def _along_call(x: Storage, indices: Storage, out_aval: Aval) -> Storage:
         made = np.take_along_axis(convert.to_dense(x), places.astype(np.int64), -1)
         return convert.from_dense(np.ascontiguousarray(made), out_aval.format, 0)
     coords, values = convert.to_coords(x)
-    keys = _row_numbers(x.shape, coords) * x.shape[-1] + coords[-1]
+    flat, columns, extent = _rows(places), coords[-1], x.shape[-1]
+    if len(flat) * extent >= 2**63:  # count columns among those that are named
+        named, ranks = np.unique(np.concatenate([columns, flat.reshape(-1)]), return_inverse=True)
+        columns, flat, extent = ranks[: len(columns)], ranks[len(columns) :].reshape(flat.shape), len(named)
+    keys = _row_numbers(x.shape, coords) * extent + columns
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    flat = _rows(places)
-    wanted = np.arange(len(flat))[:, None] * x.shape[-1] + flat
+    wanted = np.arange(len(flat))[:, None] * extent + flat
     found = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
     made = np.full(wanted.shape, x.fill_value)
     if len(keys):
@@ -149,7 +157,8 @@ take_along_last_p = Primitive(
 
 
 def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
-    """The `k` largest entries along `axis` in descending order, and their places (int32): two dense arrays, as `jax.lax.top_k`.
+    """The `k` largest entries along `axis` in descending order, and their places: two dense arrays, as `jax.lax.top_k`. Places are
+    int32, of axes longer than 2^31 int64.
 
     Of a sparse array, entries that are not stored count as the fill value. Of equal entries the first come first, NaN before all
     numbers. Values are differentiable. ValueError where `k` is negative or larger than the extent, TypeError for complex numbers.

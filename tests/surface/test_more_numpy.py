@@ -206,6 +206,19 @@ def test_remainders_are_exact():
         np.testing.assert_array_equal(sj.lax.rem(a, b).todense(), np.fmod(a, b))
 
 
+@pytest.mark.parametrize("x", ["i1", "i2", "i4", "i8"])
+@pytest.mark.parametrize("y", ["f4", "f8", "u8", "u1", "i1", "i8"])
+def test_remainders_of_the_least_integers(x, y):
+    """Also where the result is of another dtype, that holds their size."""
+    a = np.array([np.iinfo(x).min, np.iinfo(x).min + 1, -7, np.iinfo(x).max], x)
+    b = np.array([7, 3, 100, 11], y)
+    for f in (snp.fmod, sj.jit(snp.fmod), sj.lax.rem):
+        for left, right in ((a, b), (b, a), (a[:1], 7.5), (7.5, a[:1])):
+            made, wanted = f(left, right), np.fmod(left, right)
+            assert made.dtype == wanted.dtype
+            np.testing.assert_array_equal(made.todense(), wanted)
+
+
 @pytest.mark.parametrize(
     ("error", "text", "call"),
     [

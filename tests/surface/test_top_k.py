@@ -57,6 +57,25 @@ def test_what_is_not_stored_is_the_fill(fill):
     check(sj.array(dense, format="csr", fill_value=fill), dense, 6)
 
 
+@pytest.mark.parametrize("form", ["coo", "csr", "dcsr"])
+@pytest.mark.parametrize("extent", [2**31, 2**31 + 1, 2**34, 2**62])
+def test_places_along_axes_that_int32_does_not_hold(form, extent):
+    rng, rows, k = np.random.default_rng(extent), 9, 3
+    columns = np.unique(np.concatenate([rng.integers(0, extent, 30), extent - 1 - np.arange(4), np.arange(4)]))
+    at = np.unique(np.array([rng.integers(0, rows, 60), rng.choice(columns, 60)]), axis=1)
+    values = rng.integers(-2, 3, at.shape[1]).astype(float)
+    A = sj.array((values, tuple(at)), shape=(rows, extent), format=form)
+    for row, run in enumerate([lax.top_k, sj.jit(lax.top_k, static_argnames=("k", "axis"))] * 4):
+        found, indices = run(A.T, k=k, axis=0) if row % 3 == 1 else run(A, k=k)
+        found, indices = (v.todense().T if row % 3 == 1 else v.todense() for v in (found, indices))
+        stored = {int(j): v for i, j, v in zip(*at, values, strict=True) if i == row}
+        near = {j: 0.0 for j in range(len(stored) + k) if j not in stored}
+        wanted = sorted((stored | near).items(), key=lambda item: (-item[1], item[0]))[:k]
+        np.testing.assert_array_equal(indices[row], [j for j, _ in wanted])
+        np.testing.assert_array_equal(found[row], [v for _, v in wanted])
+        assert indices.dtype == (np.int32 if extent <= 2**31 else np.int64)
+
+
 @pytest.mark.parametrize("form", ["dense", "csr"])
 def test_nan_comes_first(form):
     dense = draw(np.random.default_rng(3), (4, 8))
