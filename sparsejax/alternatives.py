@@ -248,7 +248,8 @@ CHOICES: dict[str, dict[str, str]] = {
         "unasked": "a first vector with masked lanes runs without asking whether there is any place",
     },
     "prefetch": {
-        "ahead": "what a walk will read is fetched before",
+        "ahead": "what a walk will read of other operands is fetched before",
+        "own": "and what it reads of its own, once for every segment",
         "none": "the processor fetches by itself",
     },
 }

@@ -8,6 +8,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from benchmarks import counting
+from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.formats import Format, RunLength, convert
 from sparsejax.formats.storage import Storage
@@ -112,16 +113,19 @@ def test_rows_of_a_product_are_fetched_ahead():
 
 
 @pytest.mark.parametrize(("columns", "ahead"), [(100_000, True), (1_000, False)])
-def test_sums_at_places_of_a_large_result_are_fetched_ahead(columns, ahead):
-    """The last places of all have nothing behind them; a column and a row are empty."""
+def test_sums_at_places_of_a_large_result_fetch_what_they_add(columns, ahead):
+    """The last entries have nothing behind them; a column and a row are empty."""
     rng = np.random.default_rng(0)
     places = np.unique(rng.integers(1, 50 * columns, 2_000))
     triplets = rng.integers(1, 5, len(places)).astype(float), (places // columns, places % columns)
     a, x = sj.array(triplets, shape=(52, columns), format="csr"), rng.integers(1, 5, 52).astype(float)
-    assert ("prefetch.p0((ptr)((i64)out_vals" in loops(lambda a, x: a.T @ x, a, x)) is ahead
     expected = np.zeros(columns)
     np.add.at(expected, triplets[1][1], triplets[0] * x[triplets[1][0]])
-    np.testing.assert_array_equal(np.asarray(sj.jit(lambda a, x: a.T @ x)(a, x)), expected)
+    for choose, own in (("auto", ahead), ("prefetch=own", True), ("prefetch=ahead", False), ("prefetch=none", False)):
+        with config.using(choose=choose):
+            text = loops(lambda a, x: a.T @ x, a, x)
+            assert all((f"prefetch.p0((ptr)((i64){buffer}" in text) is own for buffer in ("A.crd1", "A.vals"))
+            np.testing.assert_array_equal(np.asarray(sj.jit(lambda a, x: a.T @ x)(a, x)), expected)
 
 
 def runs(n, dtype=float):

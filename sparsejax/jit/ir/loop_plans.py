@@ -166,8 +166,8 @@ class LoopPlan:
     copies: int = 1
     """How many sums run at once, of a walk that accumulates; how many slots are visited side by side, of one in groups."""
     prefetch: bool = False
-    targets: bool = False
-    """Whether a walk that fetches ahead does so with the elements of a dense result that it adds to, too."""
+    streamed: bool = False
+    """Whether a walk that fetches ahead does so with what it reads itself, once for every segment."""
     streams: tuple[cin.Access, ...] = ()
     """What a loop over all coordinates reads of dense operands row by row, in order and once, of which later rows are fetched."""
     blocks: RowSums | RowStages | None = None
@@ -194,7 +194,7 @@ class LoopPlan:
         if self.tail != "scalar":
             how.append(f"tail {self.tail}")
         if self.prefetch or self.streams:
-            how.append("prefetch" + (", of sums too" if self.targets else ""))
+            how.append("prefetch" + (", of its own too" if self.streamed else ""))
         return f"{leaders}: {', '.join(how)}" if leaders else ", ".join(how)
 
 

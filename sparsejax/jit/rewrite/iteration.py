@@ -235,9 +235,8 @@ def _shaped(loop: Loop, plan: LoopPlan) -> LoopPlan:
         )
     plan = replace(plan, shape=shape, copies=loop_shapes.copies(loop, needed[0], shape))
     if shape in ("entries", "consecutive", "groups", "pairs", "gathered", "side_by_side", "row_tiles", "stored_values"):
-        ahead = fetches.prefetches(loop, needed[0], shape)
-        targets = ahead and shape == "entries" and fetches.targets_fetched(loop, needed[0])
-        plan = replace(plan, prefetch=ahead, targets=targets)
+        how = fetches.prefetches(loop, needed[0], shape)
+        plan = replace(plan, prefetch=how != "none", streamed=how == "own")
     if shape in ("unrolled", "stored_values"):
         tails = loop_shapes.tails(loop, needed[0], shape)
         return replace(plan, tail=choices.pick("tail", tails, tails[0]))

@@ -17,7 +17,7 @@ from sparsejax.jit.codegen.loops import held, prefetch
 from sparsejax.jit.codegen.loops.counted import Ranges
 from sparsejax.jit.codegen.loops.walker import END, Loop, Walker
 from sparsejax.jit.cost.machine import UNEVEN
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, scalar_functions
 from sparsejax.jit.ir.loop_plans import Leaders
 
 PIECE = 256
@@ -31,6 +31,9 @@ def entries(loop: Loop, key: Leaders, walker: Walker) -> None:
     if loop.plan.prefetch:  # no pass of LLVM moves a load out of a loop that fetches
         walker.last = prefetch.last_place(loop, walker)
     if walker.side_by_side:
+        if loop.plan.streamed:
+            asked = scalar_functions.read_by(loop.cases[key])
+            prefetch.stream(loop, walker, segment.lo, True, (a for a in loop.walkers if a in key and a in asked))
         same = held.of(loop, key)
         if same:
             with b.if_(b.lt(segment.lo, segment.hi)):
@@ -57,7 +60,6 @@ def at_entry(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
     """One place of a walk in order, before which is fetched what comes later."""
     if loop.plan.prefetch:
         prefetch.fetch(loop, key, walker, place)
-        prefetch.target(loop, key, walker, place)
         _fetch_strip(loop, key, walker, place)
         loop = tile_fetches.of_blocks(loop, key, walker, place)
     loop.at_place(key, walker, place)

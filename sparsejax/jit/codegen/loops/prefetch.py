@@ -19,8 +19,8 @@ ahead by itself. Places behind the end of a segment are those of the next one, w
 The processor fetches what is read in order, but segment by segment a walk is no such thing to it: products with vectors whose matrices are not in the
 caches take 0.63 to 0.8 of the time, others the same (a Xeon; `dense10`, `uniform`, `rmat16`, `stencil`).
 
-    for p in lo .. hi:                       sums at any place of a dense result that is larger than caches that are near
-      prefetch out[crd[p + 64]]
+    prefetch crd[lo + 512], vals[lo + 512]   sums at any place of a dense result that is larger than caches that are near, segment by segment
+    for p in lo .. hi:
       out[crd[p]] += x * vals[p]
 
     for o in 0 .. n:                         register tiles whose operand is read once, and is large
@@ -51,8 +51,6 @@ DISTANCE = 8
 ROWS = 16
 """The same of strips: each reads a few lines at a place, so that more places are on their way (1.02 to 1.13 times as fast as eight on five graphs, 32 no
 faster: float32, 128 columns, an EPYC of the third generation)."""
-TARGETS = 64
-"""The same of single elements of a result, which are loads and stores alone."""
 MOST = 4
 """Lines of a dense row that are fetched, at most: what follows, the processor fetches by itself."""
 FAR = 6144
@@ -145,18 +143,6 @@ def lines(loop: Loop, there: Env, stmt: cin.Assign, var: cin.IndexVar, width: in
         for line in range(min(MOST, -(-width * size // LINE))):
             position = b.add(there.cursors[access].pos, line * LINE // size)
             kernel_memory.prefetch(b, operand.vals, position, size)
-
-
-def target(loop: Loop, key: Leaders, walker: Walker, place: Val) -> None:
-    """Fetch the element of the result that a walk, now at `place`, will add to later."""
-    stmt = loop.cases[key]
-    if not loop.plan.targets or not isinstance(stmt, cin.Assign):
-        return
-    b, lhs = loop.b, stmt.lhs
-    env = loop.env.bind(loop.var, soon(loop, walker, place, TARGETS))
-    there = loop.context.resolve(env, cin.Assign(lhs, None, lhs))
-    vals = loop.context.output.vals(b)
-    kernel_memory.prefetch(b, vals, there.cursors[lhs].pos, lhs.dtype.itemsize, written=True)
 
 
 def soon(loop: Loop, walker: Walker, place: Val, distance: int) -> Val:
