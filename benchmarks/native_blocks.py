@@ -5,8 +5,9 @@
 The C code is what one would write for `bsr` with float32 blocks where there are 32 registers of a line each: tiles of eight rows and two or three lines,
 whose sums are held over the walk (`h`) or over a block alone (`b`); in panels of some strips of columns, packed one strip after the other, or over
 all columns as they lie (`0`); what meets the blocks 0, 2 or 4 further on is fetched. All are compiled by the C compiler of the system; without one
-nothing is measured, and a line says so. Results are compared first; everybody runs once a round, in a random order. A cell is the median, over rounds, of the
-best peer's time over this one's, in processor time of one thread; of the C code the best variant counts.
+nothing is measured, and a line says so. Results are compared first. The best C program is found beforehand and takes part alone: several
+that share operands would leave these in the caches for each other. Everybody runs once a round, in a random order. A cell is the median, over rounds, of the
+best peer's time over this one's, in processor time of one thread.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import math
 import os
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,6 +133,17 @@ def blocks_of(library: ctypes.CDLL, theirs: sp.bsr_array, given: np.ndarray) -> 
     return {name: run_of(name) for name in (name_of(block, *v) for v in VARIANTS[block])}
 
 
+def fastest(walks: indirect.Runs, rounds: int = 7) -> str:
+    """The program of the least median of processor times, all in turns."""
+    times: dict[str, list[float]] = {name: [] for name in walks}
+    for _ in range(rounds):
+        for name, run in walks.items():
+            started = time.process_time()
+            run()
+            times[name].append(time.process_time() - started)
+    return min(walks, key=lambda name: statistics.median(times[name]))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=1.0, help="about how long a row is measured")
@@ -148,13 +161,15 @@ def table(library: ctypes.CDLL, options: argparse.Namespace) -> int:
     shares = tuple(float(share) for share in options.stored.split(","))
     for case in indirect.blocks(options.quick, shares):
         walks = blocks_of(library, *case.given)
-        whole = indirect.Case(case.part, case.name, {**case.ours, **walks}, case.peers, case.expected)
-        wrong = indirect.compared(whole)
+        wrong = indirect.compared(
+            indirect.Case(case.part, case.name, {**case.ours, **walks}, case.peers, case.expected)
+        )
         failed |= bool(wrong)
+        native = fastest(walks)
+        whole = indirect.Case(case.part, case.name, {**case.ours, native: walks[native]}, case.peers, case.expected)
         times = indirect.measured(whole, options.seconds)
         best = min((n for n in times if n in case.peers), key=lambda n: statistics.median(times[n]))
         ratio = {n: statistics.median(t / o for t, o in zip(times[best], times[n], strict=True)) for n in whole.ours}
-        native = max(walks, key=lambda n: ratio[n])
         found = {**{n: ratio[n] for n in case.ours}, "C": ratio[native]}
         if not columns:
             print(f"| case | best peer | ms | {' | '.join(found)} | which |\n|{'---|' * (len(found) + 4)}")

@@ -71,6 +71,28 @@ def test_rows_that_a_later_block_meets_are_fetched(sums, processor):
     assert fetched or sums == "walk"
 
 
+@pytest.mark.parametrize("slots", [2, 3, 4, 8])
+def test_slots_of_groups_fetch_what_the_second_next_meets(slots, processor):
+    """Of groups whose slots are walked one by one: the rows at the slot two places later, in this group or in the next one."""
+    processor(True)
+    given = _given(np.random.default_rng(7), 20, slots, 32, 32, 128, 8)
+    run = sj.jit(lambda C, given: sj.insum(GROUPS, C=C, **given))
+    start = np.zeros((8, 32, 128), "f4")
+    with sj.config.using(choose="sums=block,prefetch=ahead"):
+        sums_of, bounds = _expected(given, 8)
+        assert (abs(np.asarray(run(start, given)) - sums_of) <= 20 * slots * 34 * EPS * bounds).all()
+        text = run.lower(start, given).as_text("loops")
+    lines = text.splitlines()
+    led = {m for line in lines if "prefetch" in line for m in re.findall(r"vals \+ \(+(\w+) \*", line)}
+    places = [line.split("vals[")[1] for line in lines if any(f"{name} = " in line for name in led)]
+    assert places
+    parts = {name for place in places for name in re.findall(r"part\w*", place)}
+    whole = [place for place in places if "part" not in place]
+    whole += [line for line in lines if any(f"{name} = " in line for name in parts)]
+    assert whole
+    assert all("+ 2)" in place and "?" in place for place in whole)
+
+
 def test_targets_of_blocks_are_rows_and_those_of_vectors_pairs():
     """Entries that share a matrix with rows of their own are not sorted by it; entries of one row each are, where enough name the same."""
     rng = np.random.default_rng(5)

@@ -97,14 +97,14 @@ class Mode:
     row_in_vector  the row in work fits one vector, and values are kept there (`coiterate`)
     scalar_sums    sums are taken entry by entry where they might run in lanes (`loops.row_blocks`)
     short_rows     rows of few entries get code of their own; not where these are computed elsewhere (`loops.distributed`)
-    ahead          the state at a later entry of each walk around tiles, by its variable, of which these fetch their parts (`tile_fetches`)
+    ahead          the state at a later entry of each walk around tiles, by its variable, of which these fetch their parts of an access (`tile_fetches`)
     """
 
     strip: Strip | None = None
     row_in_vector: Brief | None = None
     scalar_sums: bool = False
     short_rows: bool = True
-    ahead: tuple[tuple[cin.IndexVar, Callable[[Env], Env]], ...] = ()
+    ahead: tuple[tuple[cin.IndexVar, Callable[[Env, cin.Access], Env]], ...] = ()
 
 
 class Env(NamedTuple):
