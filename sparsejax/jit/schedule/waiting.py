@@ -238,8 +238,45 @@ class Waiting:
         last = model.walk(order[: deepest + 1])
         meets = access in last.leaders and len(last.leaders) > 1 and access.tensor.name not in last.scattered
         walks = model.fiber(access, order[deepest], model.walk(order[:deepest]).bound) if meets else None
-        walked = memory.Walked(depths, each, fanout, leads, new, among, tuple(drawn), in_runs, walks)
+        between = () if drawn else self._between(access, order, depths, survivors)
+        walked = memory.Walked(depths, each, fanout, leads, new, among, tuple(drawn), in_runs, walks, between)
         return memory.lines(walked, survivors, self.bytes, shared.beside)
+
+    def _between(
+        self, access: cin.Access, order: Order, depths: Sequence[int], survivors: Sequence[float]
+    ) -> tuple[float, ...]:
+        """For every loop, the bytes of other arrays that one iteration touches; left out where loops inside it visit the same of this array again."""
+        inner = max(depths)
+        if self.bytes <= min(self._model.machine.caches):
+            return ()
+        again = [d not in depths for d in range(inner)]
+        return tuple(
+            [
+                self._meanwhile(access, order, d, survivors)
+                if again[d] and not (d + 1 < inner and again[d + 1])
+                else 0.0
+                for d in range(inner)
+            ]
+        )
+
+    def _meanwhile(self, access: cin.Access, order: Order, depth: int, survivors: Sequence[float]) -> float:
+        """The bytes of all other arrays that one iteration of a loop touches."""
+        made, discordant = 0.0, self._model.walk(order).discordant
+        for other, (each, fanout) in self.layouts.items():
+            if other == access or other.computed or other in discordant:
+                continue
+            part, runs, last = 1.0, 1.0, depth
+            for dimension, many in zip(other.tensor.format.order, fanout, strict=True):
+                index = other.indices[dimension]
+                at = order.index(index) if index in order else len(order)
+                if at > depth:
+                    part *= many
+                if at == len(order):
+                    runs *= many  # loops that are still to come
+                else:
+                    last = max(last, at)
+            made += each * min(part, max(1.0, runs * survivors[last + 1] / max(1e-9, survivors[depth + 1])))
+        return made
 
     def _layout(self, access: cin.Access, counts: tuple[float, ...]) -> tuple[float, tuple[float, ...]]:
         fanout = tuple(b / max(1e-9, a) for a, b in itertools.pairwise((1.0, *counts)))
