@@ -91,6 +91,6 @@ def test_rows_anywhere_stall_runs_of_shared_loops():
     """Once per row where what is read lies out of the caches; not where it fits, nor where nothing is read in the loops inside."""
     small, large = product("csr"), product("csr", entries=float(1 << 20), n=1 << 18)
     shared = memory.Beside(1, 0.0, 0.0)
-    assert small.waiting.stalls((I, K, J), Shared(shared)) == 0.0
+    assert small.waiting.stalls((I, K, J), Shared(shared)) < 1e-6
     assert large.waiting.stalls((I, K, J), Shared(shared)) == 1.0
     assert large.waiting.stalls((I,), Shared(shared)) == 0.0
