@@ -18,6 +18,8 @@ from sparsejax.jit.runtime.system import result_memory
 
 CONSTANTS = 256
 """Results of a call without operands, such as an extent, that are kept, by the numbers that they depend on."""
+HELD = 1 << 20
+"""How many bytes those of one call have."""
 
 Shape = tuple[int, ...]
 
@@ -59,15 +61,19 @@ class Call:
 
 def _kept(sized: library_call.Sized) -> Callable[[Sequence[Storage], Shape, resize.Change], Storage]:
     known: dict[Any, Storage] = {}
+    held = 0
 
     def constant(inputs: Sequence[Storage], shape: Shape, change: resize.Change) -> Storage:
+        nonlocal held
         numbers = sized.numbers(shape, change)
         result = known.get(numbers)
         if result is None:
             result = sized.once(inputs, shape, change)
             if result.nbytes <= result_memory.RETURNED:
-                if len(known) >= CONSTANTS:
+                held += result.nbytes
+                if len(known) >= CONSTANTS or held > HELD:
                     known.clear()
+                    held = result.nbytes
                 known[numbers] = result
         return result
 
