@@ -246,7 +246,7 @@ def _isin(avals: Sequence[Aval], outs: Sequence[Aval]) -> Rule | None:
     return Rule((axes, (None,)), (axes,)) if test.ndim == 1 else None
 
 
-def _searchsorted(avals: Sequence[Aval], outs: Sequence[Aval], side: str) -> Rule | None:
+def _searchsorted(avals: Sequence[Aval], outs: Sequence[Aval], side: str = "left") -> Rule | None:
     a, v = avals
     axes = tuple(range(v.ndim))
     return Rule(((None,), axes), (axes,)) if a.ndim == 1 else None
@@ -294,6 +294,7 @@ def _table() -> dict[Primitive, Callable[..., Rule | None]]:
         special_p: _broadcast,
         searching.isin_p: _isin,
         searching.searchsorted_p: _searchsorted,
+        searching.look_up_p: _searchsorted,
         searching.histogram_p: _histogram,
         solve_p: _solve,
     }

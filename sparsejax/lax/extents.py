@@ -25,6 +25,8 @@ from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.structural import broadcast_to
 
 INT64 = np.dtype(np.int64)
+LONG = 2**24
+"""Along a longer axis no vector is made of its coordinates, where those of stored entries do."""
 
 extent_p = Primitive(
     "extent",
@@ -77,8 +79,13 @@ def coordinates(chosen: Any, dtype: Any = None) -> Any:
     """The numbers of a range (`symbolic.span`) as a vector: an array of NumPy's where they are known."""
     wanted = INT64 if dtype is None else dtypes.canonical(dtype)
     if isinstance(chosen, range):
-        return np.asarray(chosen, wanted)
+        return np.arange(chosen.start, chosen.stop, chosen.step, wanted)
     return range_p.bind(start=chosen.start, size=length(chosen), step=chosen.step, dtype=wanted)
+
+
+def is_long(n: Any) -> bool:
+    """Whether it is known that an axis of so many coordinates is a `LONG` one."""
+    return type(n) is int and n > LONG
 
 
 def along(n: Any, axis: int, ndim: int) -> Any:

@@ -19,6 +19,9 @@ from sparsejax.formats import convert, ingest
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
+from sparsejax.lax.elementwise import convert_element_type
+from sparsejax.lax.extents import is_long
+from sparsejax.lax.sorting import places
 from sparsejax.lax.structural import convert_format
 
 WORD = np.dtype(np.uint64)
@@ -33,7 +36,8 @@ def _notation(key: rules.Operand, *rest: rules.Operand, shape: tuple[int, ...], 
     counter: cin.Expr = simplify.literal(WORD.type(first), WORD)
     for axis, numbers in enumerate(rest[: len(shape)]):
         stride = simplify.literal(WORD.type(math.prod(shape[axis + 1 :]) % 2**64), WORD)
-        step = cin.Call("multiply", (rules.access(numbers, (indices[axis],)), stride), WORD)
+        where = (indices[axis],) if len(rules.shape_of(numbers)) == 1 else indices[: len(shape)]
+        step = cin.Call("multiply", (rules.access(numbers, where), stride), WORD)
         counter = cin.Call("add", (counter, step), WORD)
     own = indices[len(shape) :] if rules.shape_of(key) else ()
     made: cin.Expr = cin.Call("threefry", (rules.access(key, own), counter), WORD)
@@ -82,8 +86,13 @@ def _numbers(count: int) -> Array:
 def random_bits(key: Any, shape: tuple[int, ...], like: Any = None, first: int = 0) -> Any:
     """64 random bits per entry, as uint64: entry `k` in row-major order is number `first + k` of the stream of `key`.
 
-    With a sparse `like` of that shape, its stored entries only, in its format over fill 0. O(entries + sum of extents).
+    With a sparse `like` of that shape, its stored entries only, in its format over fill 0. O(entries + sum of extents), but for axes of more
+    than 2^24 coordinates, of which those of the entries are counted alone.
     """
+    if like is not None and not like.format.is_dense and any(map(is_long, shape)):
+        rows = convert_format(like, "coo")
+        numbers = [convert_element_type(places(rows, axis), WORD) for axis in range(len(shape))]
+        return convert_format(random_bits_p.bind(key, *numbers, rows, shape=shape, first=first), like.format)
     operands = [key, *(_numbers(n) for n in shape)]
     if like is None or like.format.is_dense:
         return random_bits_p.bind(*operands, shape=shape, first=first)

@@ -20,7 +20,7 @@ from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.linear import keep, sample
 from sparsejax.lax.rules.batching import faithful, moved, spread
-from sparsejax.lax.structural import convert_format, normal_axis
+from sparsejax.lax.structural import convert_format, densely, normal_axis
 
 INT: np.dtype[Any] = np.dtype(np.int64)
 
@@ -65,7 +65,7 @@ def cumsum(x: Any, axis: int = 0, reverse: bool = False) -> Any:
     >>> cumsum(sj.array(np.array([0, 2, 0, 1]), format="coo"))
     Array([0, 2, 2, 3], dtype=int64)
     """
-    x = convert_format(asarray(x), "dense")
+    x = densely(x, "cumsum")
     return cumsum_p.bind(x, axis=normal_axis(axis, x.ndim), reverse=reverse)
 
 
@@ -140,7 +140,7 @@ def argsort(x: Any, axis: int = -1) -> Any:
     >>> argsort(np.array([3.0, 1.0, 2.0]))
     Array([1, 2, 0], dtype=int64)
     """
-    x = convert_format(asarray(x), "dense")
+    x = densely(x, "argsort")
     return argsort_p.bind(x, axis=normal_axis(axis, x.ndim))
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import config
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray, note
 from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.core.trace import current
-from sparsejax.errors import TracerIntegerConversionError
+from sparsejax.errors import FormatError, TracerIntegerConversionError
 from sparsejax.formats import Format, convert, grouping, selection, structural
 from sparsejax.formats.parts import constant, diagonals
 from sparsejax.formats.storage import Storage
@@ -380,6 +381,24 @@ def convert_format(x: Any, format: str | Format) -> Array:
             return made(diagonals.without_entries(aval.shape, aval.dtype, wanted, aval.fill_value), aval)
         return made(_convert_call(x._storage, aval, wanted), aval)
     return convert_p.bind(x, format=wanted)
+
+
+def densely(x: Any, function: str) -> Array:
+    """`x` as a dense array, for a function whose result is dense; FormatError as of `check_dense`."""
+    check_dense(x := asarray(x), function)
+    return convert_format(x, "dense")
+
+
+def check_dense(x: Array, function: str) -> None:
+    """FormatError where a dense result of the shape of a sparse `x` is out of proportion, as `dense_limit` has it."""
+    if type(x) is Array and not x.format.is_dense:
+        limit, needed = config.dense_limit(), 8 * x.size
+        if limit and needed > max(limit * x.nbytes, config.GIBIBYTE):
+            raise FormatError(
+                f"the result of {function} is dense: of an array of shape {x.shape} in {x.format} it would take {needed} bytes, more than "
+                f"{limit} times its operand. Apply {function} to what is stored (`x.data`) or to a part of the array, or raise the limit "
+                'with sparsejax.config.update("dense_limit", ...)'
+            )
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from sparsejax.nn.stored import log_softmax, logsumexp
 
 
 def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any) -> Array:
-    """-log softmax(logits)[label], of every row of dense `logits`. O(logits).
+    """-log softmax(logits)[label], of every row of dense `logits`. O(logits). A label outside chooses nothing: the loss of its row is logsumexp(logits).
 
     >>> import numpy as np
     >>> softmax_cross_entropy_with_integer_labels(np.zeros((2, 4)), np.array([0, 3])) / np.log(4)

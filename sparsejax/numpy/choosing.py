@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,10 +14,10 @@ from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import TracerArrayConversionError
 from sparsejax.lax.elementwise import aval_of, check_fits, convert_element_type, where
-from sparsejax.lax.extents import along
+from sparsejax.lax.extents import along, is_long
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.sorting import argsort
-from sparsejax.lax.structural import broadcast_to, expand_dims, normal_axis, reshape
+from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, normal_axis, reshape
 from sparsejax.numpy.arranging import take_along_axis
 from sparsejax.numpy.functions import moveaxis
 from sparsejax.numpy.indexing import getitem
@@ -120,7 +121,8 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 def _numbers(obj: Any, name: str, n: int) -> Any:
     """Coordinates along an axis of extent `n` that a slice, an integer, or integers name (and whether it is one integer)."""
     if isinstance(obj, slice):
-        return np.arange(n)[obj]
+        chosen = range(*obj.indices(n))
+        return np.arange(chosen.start, chosen.stop, chosen.step)
     if isinstance(obj, Tracer):
         raise TracerArrayConversionError(
             f"obj of {name} has type {obj.aval}: the shape of the result depends on it, so it has to be there when the function is traced"
@@ -140,6 +142,20 @@ def _whole(x: Any, axis: int | None) -> tuple[Any, int]:
     return (reshape(x, (x.size,)), 0) if axis is None else (x, normal_axis(axis, x.ndim))
 
 
+def _is_long(x: Any, n: Any) -> bool:
+    """Whether coordinates along an axis of `n` are not to be listed: parts of `x` cost what they store."""
+    return is_long(n) and not x.format.is_dense
+
+
+def _part(x: Any, place: int, begin: int, end: int) -> Any:
+    return getitem(x, (*[slice(None)] * place, slice(begin, end)))
+
+
+def _parts(x: Any, place: int, ranges: list[tuple[int, int]]) -> Any:
+    """What ranges of coordinates along an axis name, one after the other."""
+    return concatenate([_part(x, place, *ends) for ends in ranges], place)
+
+
 def delete(x: Any, obj: Any, axis: int | None = None) -> Array:
     """`numpy.delete`: `x` (flattened without `axis`) without the coordinates of a slice, an integer, integers or a mask.
 
@@ -149,10 +165,16 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Array:
     """
     x, place = _whole(x, axis)
     n = x.shape[place]
+    if isinstance(obj, slice) and _is_long(x, n) and obj.step in (None, 1, -1):
+        gone = range(*obj.indices(n))[:: obj.step]  # forwards
+        return _parts(x, place, [(0, gone.start), (gone.stop, n)] if gone else [(0, n)])
     chosen = _numbers(obj, "delete", n)
     wrong = (chosen < -n) | (chosen >= n)
     if wrong.any():
         raise IndexError(f"obj {chosen[wrong].flat[0]} of delete is out of bounds for axis {place} with size {n}")
+    if _is_long(x, n):
+        gone = np.unique(np.where(chosen < 0, chosen + n, chosen)).tolist()
+        return _parts(x, place, list(zip([0, *(k + 1 for k in gone)], [*gone, n], strict=True)))
     stays = np.ones(n, bool)
     stays[chosen] = False
     return getitem(x, (*[slice(None)] * place, np.flatnonzero(stays)))
@@ -182,6 +204,13 @@ def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     count = len(at)
     values = broadcast_to(values, [count if d == place else m for d, m in enumerate(x.shape)])
     at = np.where(at < 0, at + n, at)
+    if _is_long(x, n):
+        values = values if x.fill_value else convert_format(values, "coo")
+        order = np.argsort(at, kind="stable")
+        begins = np.searchsorted(at[order], ends := np.unique(at))
+        given = (getitem(values, (*[slice(None)] * place, some)) for some in np.split(order, begins[1:]) if count)
+        kept = [_part(x, place, *pair) for pair in itertools.pairwise([0, *ends.tolist(), n])]
+        return concatenate([*itertools.chain.from_iterable(zip(kept, given, strict=False)), kept[-1]], place)
     order = np.argsort(np.concatenate([at * 2, np.arange(n) * 2 + 1]), kind="stable")
     source = np.concatenate([n + np.arange(count), np.arange(n)])[order]
     return getitem(concatenate([x, values], place), (*[slice(None)] * place, source))

@@ -380,7 +380,8 @@ def triu(x: Any, k: int = 0) -> Array:
 
 
 def diag(x: Any, k: int = 0) -> Array:
-    """The k-th diagonal of a matrix, or the sparse matrix with the vector `x` on its k-th diagonal (csr).
+    """The k-th diagonal of a matrix, or the sparse matrix with the vector `x` on its k-th diagonal (csr; coo of a sparse vector
+    of more than 2^24 entries).
 
     >>> diag(np.array([1.0, 2.0])).todense()
     array([[1., 0.],
@@ -395,6 +396,10 @@ def diag(x: Any, k: int = 0) -> Array:
     total = n + abs(k)
     if type(x) is Array and current() is None and x.format.is_dense:
         return Array(diagonals.on_diagonal(x._storage.vals, (total, total), k, Format.parse("csr", 2)))
+    if type(x) is Array and current() is None and sizes.is_long(total) and not x.fill_value:
+        (places,), values = convert.to_coords(x._storage)
+        coords = (places + max(0, -k), places + max(0, k))
+        return Array(convert.from_coords(coords, values, (total, total), Format.parse("coo", 2), x.fill_value))
     # the rows that have an entry: row i holds x[i]; then these rows are put where they belong
     placed = _elementwise("multiply", reshape(x, (n, 1)), eye(n, total, max(0, k), dtype=bool))
     return placed if total == n else tensordot(eye(total, n, min(0, k), dtype=x.dtype), placed, 1)

@@ -367,7 +367,10 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Array:
 
 
 def _indices(indices: Any) -> Any:
-    return indices if isinstance(indices, ArrayBase) else np.asarray(indices)
+    if isinstance(indices, ArrayBase):
+        return indices
+    found = np.asarray(indices)
+    return found if found.size or isinstance(indices, np.ndarray) else found.astype(np.int64)
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Array:

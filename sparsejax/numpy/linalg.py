@@ -133,14 +133,20 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     first = along[ord]
     sums = reductions.sum(elementwise("absolute", x), first)
     second = next(a for a in axes if a != first)
-    found = (reductions.max if ord > 0 else reductions.min)(sums, second - (first < second))
+    found = (_largest if ord > 0 else reductions.min)(sums, second - (first < second))
     return reshape(found, [1 if k in axes else n for k, n in enumerate(x.shape)]) if keepdims else found
+
+
+def _largest(sizes: Any, axis: int, keepdims: bool = False) -> Any:
+    """The largest of sizes, 0 where there is none."""
+    axis = normal_axis(axis, sizes.ndim)
+    return (reductions.max if sizes.shape[axis] else reductions.sum)(sizes, axis, keepdims=keepdims)
 
 
 def _spectral(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     rest = [k for k in range(x.ndim) if k not in axes]
     values = svdvals(x.transpose([*rest, *axes]))
-    found = reductions.sum(values, -1) if ord == "nuc" else (reductions.max if ord == 2 else reductions.min)(values, -1)
+    found = reductions.sum(values, -1) if ord == "nuc" else (_largest if ord == 2 else reductions.min)(values, -1)
     return reshape(found, [1 if k in axes else n for k, n in enumerate(x.shape)]) if keepdims else found
 
 
@@ -151,7 +157,7 @@ def _vector(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:
         return elementwise("sqrt", reductions.sum(_squares(x), axis, keepdims=keepdims))
     size = elementwise("absolute", x)
     if ord == np.inf:
-        return reductions.max(size, axis, keepdims)
+        return _largest(size, axis, keepdims)
     if ord == -np.inf:
         return reductions.min(size, axis, keepdims)
     if ord == 0:

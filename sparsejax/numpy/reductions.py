@@ -158,6 +158,7 @@ def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
 @again(1)
 def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
     """`numpy.average`: the mean, of entries that count as often as `weights` say (of the shape of `x`, or a vector for `axis`).
+    Weights that sum to zero give NaN or infinity, as in JAX; NumPy raises.
 
     >>> average(np.array([1.0, 2.0]), weights=np.array([3.0, 1.0]))
     Array(1.25, dtype=float64)

@@ -14,7 +14,7 @@ from sparsejax.lax.contract import matmul
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indexing import concatenate
-from sparsejax.lax.structural import normal_axes, normal_axis, reshape
+from sparsejax.lax.structural import check_dense, normal_axes, normal_axis, reshape
 from sparsejax.numpy import reductions
 from sparsejax.numpy.indexing import flip, getitem
 from sparsejax.numpy.manipulation import pad
@@ -172,6 +172,7 @@ def _vectors(name: str, a: Any, v: Any) -> tuple[Any, Any]:
 
 def _slid(a: Any, v: Any, mode: str) -> Any:
     """The sums of products of `v` and what lies under it, as it moves along `a`: out[i] = sum of a[i + k] * v[k]."""
+    check_dense(a, "convolve or correlate")
     n, m = a.shape[0], v.shape[0]
     if mode not in ("full", "same", "valid"):
         raise ValueError(f'mode={mode!r} is not known; it is "full", "same" or "valid"')

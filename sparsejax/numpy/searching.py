@@ -22,11 +22,19 @@ from sparsejax.jit.ir import cin, operators
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
-from sparsejax.lax.extents import along
+from sparsejax.lax.extents import along, is_long
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import MOST, OPERATORS, mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
-from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, pattern, refill, reshape
+from sparsejax.lax.structural import (
+    convert_format,
+    integer,
+    normal_axes,
+    normal_axis,
+    pattern,
+    refill,
+    reshape,
+)
 from sparsejax.numpy.indexing import flip, getitem, stack
 
 _DENSE = Format.parse("dense", 1)
@@ -84,10 +92,11 @@ def _first(kind: str, x: Any, axis: int) -> Any:
     """The first coordinate of every line that holds its maximum, or minimum: the smaller of the first one stored and the first one that is
     not, where that holds it too."""
     extent = x.shape[axis]
-    numbers = asarray(along(extent, axis, x.ndim))
     is_float = x.dtype.kind in "fc"
     line = [1 if d == axis else n for d, n in enumerate(x.shape)]
     dense = x.format.is_dense
+    long = not dense and is_long(extent)
+    numbers = sorting.places(x, axis) if long else asarray(along(extent, axis, x.ndim))
     absent: Any = None if dense else sorting.first_absent(x, axis)
     most = convert_format(reduce(kind, x, axis) if dense else _most(kind, x, axis, absent), "dense")
     stored = x if dense else refill(x, 0)
@@ -191,7 +200,9 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Array:
-    """`numpy.searchsorted`: where the entries of `x2` belong in the sorted vector `x1` (sorted by the order `sorter`); dense int64.
+    """`numpy.searchsorted`: where the entries of `x2` belong in the sorted vector `x1` (sorted by the order `sorter`); int64.
+
+    Of a sparse `x2`, and an `x1` that is known, sparse over the place of its fill; else dense.
 
     >>> searchsorted(np.array([1.0, 2.0, 4.0]), np.array([2.0, 3.0]))
     Array([1, 2], dtype=int64)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
-from sparsejax.core.trace import Tracer
+from sparsejax.core.trace import Tracer, eagerly
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import matmul
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
 from sparsejax.lax.extents import filled
 from sparsejax.lax.indexing import scatter
-from sparsejax.lax.library.searching import histogram_counts
+from sparsejax.lax.library.searching import histogram_counts, look_up
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import mean, reduce
-from sparsejax.lax.structural import convert_format, integer, normal_axes, reshape
+from sparsejax.lax.structural import convert_format, densely, integer, normal_axes, reshape
 from sparsejax.numpy.arranging import take_along_axis
 from sparsejax.numpy.functions import own
 from sparsejax.numpy.indexing import getitem, take
@@ -239,34 +241,43 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Array:
-    """`numpy.interp`: the piecewise linear function through points (xp, fp), `xp` increasing, at `x`; differentiable by x and fp. Dense.
+    """`numpy.interp`: the piecewise linear function through points (xp, fp), `xp` increasing, at `x`; differentiable by x and fp.
+
+    Of a sparse `x`, and points that are known, sparse over the value at its fill; else dense.
 
     >>> interp(np.array([0.5, 3.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0]))
     Array([15., 20.], dtype=float64)
     """
-    x, xp, fp = (convert_format(asarray(v), "dense") for v in (x, xp, fp))
+    x, (xp, fp) = asarray(x), (convert_format(asarray(v), "dense") for v in (xp, fp))
+    sparse = not x.format.is_dense and not any(isinstance(v, Tracer) for v in (xp, fp, left, right, period))
+    x = (
+        convert_element_type(x, dtypes.result_type((x.dtype, False), (xp.dtype, False)))
+        if sparse
+        else densely(x, "interp")
+    )
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ValueError(f"xp and fp must be vectors of one length, not of shapes {xp.shape} and {fp.shape}")
     if period is not None:
         if not period:
             raise ValueError("period must not be zero")
         size = abs(period)
-        x, xp = elementwise("remainder", x, size), elementwise("remainder", xp, size)
-        order = sorting.argsort(xp, 0)
-        xp, fp = xp[order], fp[order]
-        xp = concatenate_all([xp[-1:] - size, xp, xp[:1] + size])
-        fp = concatenate_all([fp[-1:], fp, fp[:1]])
+        x = elementwise("remainder", x, size)
+        with eagerly() if sparse else contextlib.nullcontext():
+            xp = elementwise("remainder", xp, size)
+            order = sorting.argsort(xp, 0)
+            xp, fp = xp[order], fp[order]
+            xp = concatenate_all([xp[-1:] - size, xp, xp[:1] + size])
+            fp = concatenate_all([fp[-1:], fp, fp[:1]])
         left = right = None
     n = xp.shape[0]
     place = elementwise("maximum", elementwise("minimum", _searchsorted(xp, x, "right"), n - 1), min(1, n - 1))
-    x0, x1 = take(xp, elementwise("maximum", place - 1, 0)), take(xp, place)
-    f0, f1 = take(fp, elementwise("maximum", place - 1, 0)), take(fp, place)
+    before, at = elementwise("maximum", place - 1, 0), look_up if sparse else take
+    x0, x1, f0, f1 = at(xp, before), at(xp, place), at(fp, before), at(fp, place)
     width = where(elementwise("equal", x0, x1), 1.0, x1 - x0)
     made = f0 + (x - x0) / width * (f1 - f0)
-    made = where(x < xp[0], fp[0] if left is None else left, made)
-    return where(
-        x > xp[n - 1], fp[n - 1] if right is None else right, where(elementwise("equal", x, xp[n - 1]), fp[n - 1], made)
-    )
+    (least, most), (first, last) = ((v.todense()[[0, -1]].tolist() if sparse else (v[0], v[n - 1])) for v in (xp, fp))
+    made = where(x < least, first if left is None else left, made)
+    return where(x > most, last if right is None else right, where(elementwise("equal", x, most), last, made))
 
 
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Array:
@@ -328,6 +339,6 @@ def _checked(x: Any, kth: Any, axis: int | None) -> Any:
     x = asarray(x)
     extent = x.size if axis is None else x.shape[axis]
     for k in np.atleast_1d(kth):
-        if not -extent <= int(k) < extent:
+        if x.size and not -extent <= int(k) < extent:
             raise ValueError(f"kth={int(k)} is out of bounds for extent {extent}")
     return x

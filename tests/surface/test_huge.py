@@ -141,6 +141,46 @@ def test_parts_and_updates_have_no_size_of_the_shape(form):
         h.argmax()
 
 
+def test_functions_along_a_long_axis_cost_what_is_stored():
+    n = 2**34
+    h = sj.array((np.array([1.0, 2.0, -3.0]), ([5, 2**33, 2**33 + 7],)), shape=(n,), format="coo")
+    assert (int(h.argmax()), int(snp.argmin(h)), int(snp.argmin(snp.abs(h)))) == (2**33, 2**33 + 7, 0)
+    drawn = sj.random.uniform(sj.random.key(0), like=h)
+    assert drawn.format == h.format and len(set(drawn.data.tolist())) == 3
+    assert entries(snp.diag(h, -2)) == {(k + 2, k): v for (k,), v in entries(h).items()}
+    assert entries(snp.delete(h, 5)) == {(2**33 - 1,): 2.0, (2**33 + 6,): -3.0}
+    assert entries(snp.delete(h, slice(3, 2**33 + 1))) == {(9,): -3.0}
+    assert entries(snp.insert(h, 6, 9.0)) == {(5,): 1.0, (6,): 9.0, (2**33 + 1,): 2.0, (2**33 + 8,): -3.0}
+    assert entries(snp.digitize(h, np.array([0.5, 1.5]))) == {(5,): 1, (2**33,): 2}
+    for function in (snp.argsort, snp.cumsum, lambda x: snp.convolve(x, np.ones(3))):
+        with pytest.raises(FormatError, match="is dense: of an array of shape"):
+            function(h)
+
+
+@pytest.mark.parametrize("form", ["coo", "csr", "csc", "dcsr"])
+def test_long_axes_give_what_short_ones_do(form, monkeypatch):
+    rng = np.random.default_rng(1)
+    X = np.where(rng.random((5, 23)) < 0.4, rng.integers(-3, 4, (5, 23)), 0).astype(float)
+    A, x = sj.array(X, format=form), sj.array(X[0], format="coo")
+    drawn = sj.random.normal(sj.random.key(3), like=A)
+    programs = [
+        lambda m, A, x: m.argmax(A, axis=1), lambda m, A, x: m.argmin(A, axis=0), lambda m, A, x: m.argmin(x),
+        lambda m, A, x: m.diag(x), lambda m, A, x: m.diag(x, 2), lambda m, A, x: m.diag(x, -2),
+        *(lambda m, A, x, o=o: m.delete(A, o, 1) for o in (3, -1, [0, 22, 5, 5], [-23, 4], slice(2, 9), slice(9, 2, -1), slice(None),
+                                                            slice(7, 7), slice(20, None), slice(None, None, 4), slice(20, 2, -5))),
+        lambda m, A, x: m.insert(x, [3, 3, 0, 23, -1], [1.0, 2.0, 3.0, 4.0, 5.0]), lambda m, A, x: m.insert(x, 3, [1.0, 2.0]),
+        lambda m, A, x: m.insert(A, [6, 2, 6], np.arange(15.0).reshape(5, 3), 1), lambda m, A, x: m.insert(A, 4, 7.0, 1),
+        lambda m, A, x: m.insert(A, slice(2, 6, 2), 7.0, 1), lambda m, A, x: m.insert(x, [], []),
+    ]  # fmt: skip
+    monkeypatch.setattr("sparsejax.lax.extents.LONG", 3)
+    for program in programs:
+        np.testing.assert_array_equal(program(snp, A, x).todense(), program(np, X, X[0]))
+    sj.clear_caches()
+    again = sj.random.normal(sj.random.key(3), like=A)
+    assert again.format == A.format
+    np.testing.assert_array_equal(again.todense(), drawn.todense())
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_sums_along_an_axis_stay_sparse(form, axis):

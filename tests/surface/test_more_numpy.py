@@ -1,5 +1,6 @@
 """NumPy's functions by NumPy's results: dense and sparse, jitted; what a function takes beside arrays."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -204,6 +205,42 @@ def test_remainders_are_exact():
     a, b = np.array([least, least, 7, -7, 7]), np.array([-1, 3, -3, 3, 0])
     with np.errstate(divide="ignore"):
         np.testing.assert_array_equal(sj.lax.rem(a, b).todense(), np.fmod(a, b))
+
+
+@pytest.mark.parametrize("form", ["csr", "coo", "ell", "bsr:2x3", "dia", "hash", "bitmap", "rle", "lil", "(c,d)@(1,0)"])
+@pytest.mark.parametrize("fill", [0.0, 1.5, -9.0])
+def test_places_and_interpolation_stay_sparse(form, fill):
+    rng = np.random.default_rng(3)
+    D = np.where(rng.random((6, 9)) < 0.3, rng.integers(-3, 4, (6, 9)), fill)
+    A = sj.array(D, format=form, fill_value=fill)
+    at, value = np.array([-2.0, -1, 0, 1, 2]), np.array([5.0, 1, 3, 0, 7])
+    for program in (
+        lambda m, x: m.searchsorted(at, x),
+        lambda m, x: m.searchsorted(at, x, "right"),
+        lambda m, x: m.digitize(x, at),
+        lambda m, x: m.interp(x, at, value),
+        lambda m, x: m.interp(x, at, value, -1, 9.0),
+        lambda m, x: m.interp(x, at[2:], value[2:], period=2.5),
+    ):
+        f, wanted = functools.partial(program, snp), program(np, D)
+        for run in (f, sj.jit(f), sj.vmap(f)):
+            made = run(A)
+            assert not made.format.is_dense and made.dtype == wanted.dtype
+            np.testing.assert_allclose(made.todense(), wanted, rtol=1e-14)
+    slope = sj.grad(lambda x: (snp.interp(x, at, value) ** 2).sum())
+    stored = fill != D
+    np.testing.assert_allclose(slope(A).todense()[stored], slope(sj.array(D)).todense()[stored])
+    assert sj.grad(lambda v: snp.interp(A, at, v).sum())(value).shape == (5,)
+
+
+def test_norms_and_partitions_without_entries():
+    for shape in ((0, 5), (5, 0), (0, 0)):
+        x = np.zeros(shape)
+        for ord in (np.inf, 1, 2, "nuc", "fro"):
+            assert snp.linalg.norm(x, ord) == np.linalg.norm(x, ord)
+        assert snp.partition(x, 1, axis=None).shape == (0,) and snp.argpartition(x, 7, axis=1).shape == shape
+        assert snp.take(x, [], axis=0).shape == (0, shape[1])
+    np.testing.assert_array_equal(snp.linalg.norm(np.zeros((3, 0)), np.inf, axis=1).todense(), np.zeros(3))
 
 
 @pytest.mark.parametrize("x", ["i1", "i2", "i4", "i8"])

@@ -19,7 +19,7 @@ from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.library.calls import on_arrays, stored
 from sparsejax.lax.rules.batching import faithful, moved, spread
-from sparsejax.lax.structural import convert_format, pattern, reshape
+from sparsejax.lax.structural import convert_format, densely, pattern, refill, reshape
 
 INT: np.dtype[Any] = np.dtype(np.int64)
 
@@ -39,35 +39,70 @@ def _search(a: NDArray[Any], v: NDArray[Any], side: Any) -> NDArray[Any]:
 
 def _search_batch(size: int, a: Any, v: Any, side: str) -> Any:
     if not isinstance(a, Batched):
-        return searchsorted_p.bind(a, convert_format(v.value, "dense"), side=side)
+        return searchsorted_p.bind(
+            a, convert_format(v.value, "dense") if v.aval.format.is_dense else v.value, side=side
+        )
     first, second = (convert_format(spread(x, size), "dense") for x in (a, v))
     made = searchsorted_p.bind(moved(first, first.ndim - 1, 0), moved(second, second.ndim - 1, 0), side=side)
     return moved(made, 0, made.ndim - 1)
 
 
+def _search_call(a: Storage, v: Storage, out_aval: Aval, side: str) -> Storage:
+    if v.format.is_dense:
+        return _search_dense(a, v, out_aval=out_aval, side=side)
+    return v.with_values(_search(convert.to_dense(a), v.vals, side), INT.type(0))
+
+
+_search_dense = on_arrays(_search)
+
 searchsorted_p: Primitive = Primitive(
     "searchsorted",
-    typing=lambda a, v, side: rules.dense(v.shape, INT),
+    typing=lambda a, v, side: Aval(v.shape, INT, v.format, 0),
     reference=_search,
-    call=on_arrays(_search),
+    call=_search_call,
     jvp=lambda primals, tangents, out, side: None,
     batch=_search_batch,
 )
 
 
 def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
-    """Where the entries of `v` belong in the sorted vector `a`, before ("left") or behind ("right") equal ones: dense int64.
-    O(m log n).
+    """Where the entries of `v` belong in the sorted vector `a`, before ("left") or behind ("right") equal ones: int64.
+    Of a sparse `v`, and an `a` that is known, sparse over the place of its fill; else dense. O(m log n) for m stored entries of `v`.
 
     >>> searchsorted(np.array([1.0, 2.0, 4.0]), np.array([2.0, 3.0]))
     Array([1, 2], dtype=int64)
     """
     if side not in ("left", "right"):
         raise ValueError(f"side={side!r} must be 'left' or 'right'")
-    a, v = convert_format(asarray(a), "dense"), convert_format(asarray(v), "dense")
+    a, v = convert_format(asarray(a), "dense"), asarray(v)
     if a.ndim != 1:
         raise ValueError(f"searchsorted takes a sorted vector, not an array of shape {a.shape}")
-    return searchsorted_p.bind(a, v, side=side)
+    if v.format.is_dense or not isinstance(a, Array):
+        return searchsorted_p.bind(a, densely(v, "searchsorted"), side=side)
+    fill = int(np.searchsorted(convert.to_dense(a.storage), v.fill_value, side))  # type: ignore[call-overload]
+    return refill(searchsorted_p.bind(a, v, side=side), fill)
+
+
+look_up_p: Primitive = Primitive(
+    "look_up",
+    typing=lambda table, places: Aval(places.shape, table.dtype, places.format, table.dtype.type(0)),
+    reference=lambda table, places: np.take(table, places, mode="clip"),
+    call=lambda table, places, out_aval: places.with_values(
+        np.take(convert.to_dense(table), places.vals, mode="clip"), out_aval.fill_value
+    ),
+    jvp=lambda primals, tangents, out: None,
+    batch=lambda size, table, places: look_up_p.bind(table, places.value),
+)
+
+
+def look_up(table: Array, places: Any) -> Any:
+    """Entries of a vector that is known, at the places that a sparse array holds: sparse, over that at its fill. O(stored entries).
+
+    >>> import sparsejax as sj
+    >>> look_up(sj.array([5.0, 7.0]), sj.array([0, 1, 0], format="coo"))
+    Array([5., 7., 5.], dtype=float64, format=coo, nnz=1, fill_value=5.0)
+    """
+    return refill(look_up_p.bind(table, places), convert.to_dense(table.storage)[places.fill_value])
 
 
 # -------------------------------------------------------------------------------------------------------------- isin
