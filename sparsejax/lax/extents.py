@@ -79,7 +79,7 @@ def coordinates(chosen: Any, dtype: Any = None) -> Any:
     """The numbers of a range (`symbolic.span`) as a vector: an array of NumPy's where they are known."""
     wanted = INT64 if dtype is None else dtypes.canonical(dtype)
     if isinstance(chosen, range):
-        return np.arange(chosen.start, chosen.stop, chosen.step, wanted)
+        return _numbers(chosen.start, len(chosen), chosen.step, wanted)
     return range_p.bind(start=chosen.start, size=length(chosen), step=chosen.step, dtype=wanted)
 
 
