@@ -51,6 +51,16 @@ _HEADER = _CHECKSUM + 4
 """Where these begin in a file."""
 
 
+_HOLDERS: dict[type, str] = {bool: "b", int: "iufc", float: "fc", complex: "c"}
+"""The kinds of dtypes that hold numbers of Python's."""
+
+
+def _of_type(x: Any, aval: Aval) -> Any:
+    """A number of Python's as one of the dtype of an argument without dimensions; others as they are."""
+    scalar = type(x) in _HOLDERS and not aval.shape and not aval.weak_type and aval.dtype.kind in _HOLDERS[type(x)]
+    return aval.dtype.type(x) if scalar else x
+
+
 class Exported:
     """A traced function without its source: `call(*args)` runs it, `serialize()` writes it down."""
 
@@ -88,7 +98,11 @@ class Exported:
         return tuple(self._records)
 
     def call(self, *args: Any) -> Any:
-        """The results for arguments of the types that it was exported for; TypeError for others. Nothing is traced."""
+        """The results for arguments of the types that it was exported for; TypeError for others. Nothing is traced.
+
+        A number of Python's is one of the dtype of its argument, if that holds numbers of its kind. Types print as `f64[]`, those of numbers
+        that programs were exported for as `~f64[]`.
+        """
         leaves = self._leaves(args)
         return tree_util.tree_unflatten(self._out_tree, execute(self._for(leaves), leaves))
 
@@ -96,12 +110,13 @@ class Exported:
         found, tree = tree_util.tree_flatten(list(args))
         if tree != self._in_tree:
             raise TypeError(f"exported for arguments of the structure {self._in_tree}, but called with {tree}")
-        leaves = [as_leaf(x, args) for x in found]
+        leaves = [as_leaf(_of_type(x, aval), args) for x, aval in zip(found, self.in_avals, strict=True)]
         avals = tuple(x.aval for x in leaves)
         alike = [a.structure for a in avals] == [a.structure for a in self.in_avals]
         if not alike or (self._member is None and avals != self.in_avals):
+            weak = " (~: a number of Python's)" if any(a.weak_type for a in (*avals, *self.in_avals)) else ""
             raise TypeError(
-                f"exported for arguments of types {list(self.in_avals)}, but called with {list(avals)}; export again for these"
+                f"exported for arguments of types {list(self.in_avals)}, but called with {list(avals)}{weak}; export again for these"
             )
         self._signature.check(leaves)
         return leaves

@@ -169,6 +169,24 @@ def test_types_without_data():
         program.call(A)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float32", "float64", "complex64"])
+def test_numbers_of_python_for_types_without_dimensions(dtype):
+    types = sj.ShapeDtypeStruct((), dtype), sj.ShapeDtypeStruct((20,), "float64")
+    program = deserialize(export(sj.jit(lambda s, x: s * x))(*types).serialize())
+    kinds = {bool: "b", int: "iufc", float: "fc", complex: "c"}
+    for number in (True, 3, 0.3, 2j):
+        if np.dtype(dtype).kind in kinds[type(number)]:
+            made, wanted = program.call(number, x), np.dtype(dtype).type(number) * x
+            assert made.dtype == wanted.dtype
+            np.testing.assert_array_equal(made.todense(), wanted)
+        else:
+            with pytest.raises(TypeError, match="~: a number of Python's"):
+                program.call(number, x)
+    if dtype == "int32":
+        with pytest.raises(OverflowError):
+            program.call(2**40, x)
+
+
 def test_functions_are_refused():
     called = sj.jit(lambda x: sj.pure_callback(np.sin, sj.ShapeDtypeStruct((20,), "float64"), x))
     with pytest.raises(LayoutError, match="callback"):
