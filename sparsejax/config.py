@@ -8,7 +8,7 @@ cache_dir      where compiled kernels are kept for other processes: "auto" (defa
                which must be the user's own and closed to writing by others; nothing is kept on Windows
 workspace      policy of the workspaces through which sparse results are scattered: "auto" (default, by cost), "bitmap",
                "marks", "hash", "coordinate" or "bucket"; it goes before what `choose` says of them
-dense_limit    a kernel with sparse operands makes no dense result of more than this many times their bytes (default 1000), and
+dense_limit    an operation on sparse operands makes no dense result of more than this many times their bytes (default 1000), and
                a conversion stores no more padding in proportion to the entries, once that is more than a gibibyte: FormatError
                is raised; 0 lifts the limit
 num_threads    threads that a kernel may use, the caller's included: 0 (default) for `OMP_NUM_THREADS`, else the processors that this

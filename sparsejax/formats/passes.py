@@ -255,8 +255,8 @@ class Passes:
         array([ 1,  2, -1])
         """
         low, end = pos[parent], pos[parent + 1]
-        if len(crd) < MANY:  # all at once
-            extent = int(max(crd.max(initial=0), wanted.max(initial=0))) + 1
+        extent = int(max(crd.max(initial=0), wanted.max(initial=0))) + 1 if len(crd) < MANY else 0
+        if extent and (len(pos) - 1) * extent < 2**63:  # all at once
             inner = crd[pos[0] : pos[-1]]
             keys = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1]) * extent + inner
             low = keys.searchsorted(parent * np.int64(extent) + wanted) + pos[0]
@@ -446,8 +446,11 @@ class Passes:
         """
         if not len(crd):
             return crd, vals, True
-        extent = np.int64(int(crd.max()) + 1)
-        key = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1]) * extent + crd
+        extent, owners = int(crd.max()) + 1, np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1])
+        if (len(pos) - 1) * extent >= 2**63:  # no number names a place
+            order = np.lexsort((crd, owners))
+            return crd[order], vals[order], bool(changes([owners, crd[order]]).all())
+        key = owners * np.int64(extent) + crd
         order = key.argsort(kind="stable")
         key = key[order]
         return crd[order], vals[order], not bool((key[1:] == key[:-1]).any())

@@ -30,13 +30,15 @@ WORD = np.dtype(np.uint64)
 def _notation(key: rules.Operand, *rest: rules.Operand, shape: tuple[int, ...], first: int) -> cin.Definition:
     """out[i, j] = masked(stored(like[i, j]), threefry(key, first + n * rows[i] + columns[j]), 0)
 
+    Numbers of rows and columns may be matrices over the pattern of `like` as well.
     Several keys, or patterns along one more dimension, give as many results, along a last dimension.
     """
     indices = rules.index_vars(len(_whole(shape, *map(rules.shape_of, (key, *rest)))))
     counter: cin.Expr = simplify.literal(WORD.type(first), WORD)
     for axis, numbers in enumerate(rest[: len(shape)]):
         stride = simplify.literal(WORD.type(math.prod(shape[axis + 1 :]) % 2**64), WORD)
-        where = (indices[axis],) if len(rules.shape_of(numbers)) == 1 else indices[: len(shape)]
+        rank = len(rules.shape_of(numbers))
+        where = (indices[axis],) if rank == 1 else indices[:rank]
         step = cin.Call("multiply", (rules.access(numbers, where), stride), WORD)
         counter = cin.Call("add", (counter, step), WORD)
     own = indices[len(shape) :] if rules.shape_of(key) else ()

@@ -163,6 +163,9 @@ def test_long_axes_give_what_short_ones_do(form, monkeypatch):
     X = np.where(rng.random((5, 23)) < 0.4, rng.integers(-3, 4, (5, 23)), 0).astype(float)
     A, x = sj.array(X, format=form), sj.array(X[0], format="coo")
     drawn = sj.random.normal(sj.random.key(3), like=A)
+    keys = sj.random.split(sj.random.key(3), 5)
+    lines = sj.vmap(lambda key, a: sj.random.uniform(key, like=a))
+    of_lines = lines(keys, A).todense() if form != "coo" else None
     programs = [
         lambda m, A, x: m.argmax(A, axis=1), lambda m, A, x: m.argmin(A, axis=0), lambda m, A, x: m.argmin(x),
         lambda m, A, x: m.diag(x), lambda m, A, x: m.diag(x, 2), lambda m, A, x: m.diag(x, -2),
@@ -179,6 +182,24 @@ def test_long_axes_give_what_short_ones_do(form, monkeypatch):
     again = sj.random.normal(sj.random.key(3), like=A)
     assert again.format == A.format
     np.testing.assert_array_equal(again.todense(), drawn.todense())
+    if of_lines is not None:
+        np.testing.assert_array_equal(lines(keys, A).todense(), of_lines)
+
+
+@pytest.mark.parametrize("bits", [34, 59, 60, 62])
+@pytest.mark.parametrize("count", [12, 90, 5000])
+def test_rows_of_columns_whose_places_no_number_names(bits, count):
+    rng = np.random.default_rng(bits)
+    at = np.unique(np.array([rng.integers(0, 9, count), rng.integers(0, 2**bits, count)]), axis=1)
+    mixed = rng.permutation(np.tile(np.arange(at.shape[1]), 2))  # every entry twice
+    for form in ("coo", "csr", "dcsr"):
+        A = sj.array((np.ones(len(mixed)), tuple(at[:, mixed])), shape=(9, 2**bits), format=form)
+        np.testing.assert_array_equal(np.array(A.storage.expand()[0], dtype=np.int64), at)
+        assert (A.data == 2).all()
+    B = sj.array((np.arange(float(at.shape[1])), tuple(at)), shape=(9, 2**bits), format="csr")
+    some = rng.integers(0, at.shape[1], 20)
+    np.testing.assert_array_equal(B[at[0, some], at[1, some]].todense(), some)
+    assert not B[at[0, some], at[1, some] ^ 1].todense().any()
 
 
 @pytest.mark.parametrize("form", FORMS)
