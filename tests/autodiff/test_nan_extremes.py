@@ -53,9 +53,11 @@ def test_semirings(semiring: str) -> None:
 
 @pytest.mark.parametrize("function", [snp.maximum, snp.minimum])
 def test_elementwise(function: object) -> None:
-    x = np.array([np.nan, 3.0, 1.0])
-    y = np.array([2.0, 2.0, 2.0])
+    x = np.array([np.nan, 3.0, 1.0, 1.0, np.nan, np.inf])
+    y = np.array([2.0, 2.0, 2.0, np.nan, np.nan, np.nan])
     left, right = sj.grad(lambda x, y: function(x, y).sum(), argnums=(0, 1))(sj.array(x), sj.array(y))
-    expected = [1.0, 1.0, 0.0] if function is snp.maximum else [1.0, 0.0, 1.0]
+    expected = [1.0, *([1.0, 0.0] if function is snp.maximum else [0.0, 1.0]), 0.0, 1.0, 0.0]
     np.testing.assert_array_equal(left, expected)
     np.testing.assert_array_equal(right, 1 - np.array(expected))
+    numbers = sj.grad(lambda x, y: function(x, y), argnums=(0, 1))(1.0, np.nan)
+    np.testing.assert_array_equal(numbers, [0.0, 1.0])

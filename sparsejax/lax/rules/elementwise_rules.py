@@ -88,11 +88,25 @@ def _power_of_exponent(t: Any, x: Any, out: Any) -> Any:
 
 
 def _loses(order: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The summands of `maximum` and `minimum`: the first operand has the tangent, where it is NaN too, unless it is behind the second."""
+    """The summands of `maximum` and `minimum`: the first operand has the tangent unless it is behind the second; a NaN is behind nothing, and a number
+    behind a NaN."""
+
+    def behind(x: Any, y: Any) -> Any:
+        found = E(order, x, y)
+        if not _floats(y):
+            return found
+        sick = E("isnan", y)
+        return E("logical_or", found, E("logical_and", sick, E("equal", x, x)) if _floats(x) else sick)
+
     return (
-        lambda t, x, y, z: where(E(order, x, y), 0.0, t),
-        lambda t, x, y, z: where(E(order, x, y), t, 0.0),
+        lambda t, x, y, z: where(behind(x, y), 0.0, t),
+        lambda t, x, y, z: where(behind(x, y), t, 0.0),
     )
+
+
+def _floats(x: Any) -> bool:
+    """Whether a NaN may be in an operand, which is no number that is known."""
+    return hasattr(x, "aval") and x.dtype.kind in "fc"
 
 
 def _wins(order: str) -> tuple[Callable[..., Any], Callable[..., Any]]:

@@ -32,6 +32,7 @@ from sparsejax.lax.structural import diagonal
 BOOL: np.dtype[Any] = np.dtype(np.bool_)
 INT: np.dtype[Any] = np.dtype(np.int64)
 LAST = np.iinfo(np.int64).max
+TESTS = ("greater", "less", "equal", "not_equal", "logical_or", "logical_and")
 
 # ----------------------------------------------------------------------------------------------------- index notation
 
@@ -326,7 +327,7 @@ def _partial(expr: cin.Call) -> list[cin.Expr]:
         return simplify.literal(value, dtype)
 
     def call(op: str, *inner: cin.Expr) -> cin.Expr:
-        return cin.Call(op, inner, BOOL if op in ("greater", "less") else dtype)
+        return cin.Call(op, inner, BOOL if op in TESTS else dtype)
 
     x = args[0]
     y = args[-1]
@@ -340,7 +341,9 @@ def _partial(expr: cin.Call) -> list[cin.Expr]:
         case "divide":
             return [call("divide", number(1), y), call("negative", call("divide", expr, y))]
         case "minimum" | "maximum":
-            behind = call("greater" if expr.op == "minimum" else "less", x, y)
+            sick, well = call("not_equal", y, y), call("equal", x, x)
+            order = call("greater" if expr.op == "minimum" else "less", x, y)
+            behind = call("logical_or", order, call("logical_and", sick, well))
             return [call("where", behind, number(0), number(1)), call("where", behind, number(1), number(0))]
         case "negative":
             return [number(-1)]
