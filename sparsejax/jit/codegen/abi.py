@@ -53,8 +53,23 @@ def slots_of(tensor: cin.Tensor, output: bool) -> list[Slot]:
 
 
 def extents_of(tensor: cin.Tensor) -> int:
-    """How many extents a tensor passes: one per dimension, or per level where dimensions are blocked."""
-    return len(tensor.format.levels) - len(tensor.paired)
+    """How many extents a tensor passes: one per dimension of the array, or per level where dimensions are blocked."""
+    return len(tensor.format.levels) - len(tensor.paired) + len(_units(tensor))
+
+
+def _units(tensor: cin.Tensor) -> tuple[int, ...]:
+    return () if tensor.units is None else tensor.units.dimensions
+
+
+def extent(tensor: cin.Tensor, dimension: int) -> Slot:
+    """The slot of the extent of a dimension of a tensor that is not in blocks, or read as if it were."""
+    given = [d for d in range(extents_of(tensor)) if d not in _units(tensor)]
+    return Slot(tensor.name, "extent", given[dimension])
+
+
+def is_unit(tensor: cin.Tensor, number: int) -> bool:
+    """Whether the extent that a slot passes is that of an axis of extent one that the kernel does not know."""
+    return number in _units(tensor)
 
 
 def literal(tensor: cin.Tensor, number: int) -> int | None:
@@ -62,7 +77,7 @@ def literal(tensor: cin.Tensor, number: int) -> int | None:
     if tensor.format.blocked:
         return None
     given = [d for d in range(len(tensor.shape)) if d not in tensor.paired]
-    dimension = given[number]
+    dimension = given[number - sum(d < number for d in _units(tensor))]
     extent = tensor.shape[dimension]
     return extent if type(extent) is int and dimension + 1 not in tensor.paired else None
 

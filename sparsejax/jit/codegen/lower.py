@@ -63,7 +63,7 @@ class Lowering:
         extents: dict[str, list[Val]] = {t.name: [] for t in (*program.inputs, program.output)}
         tensors = {t.name: t for t in (*program.inputs, program.output)}
         for slot, number in numbers.items():
-            if slot.what == "extent":
+            if slot.what == "extent" and not abi.is_unit(tensors[slot.tensor], slot.number):
                 known = abi.literal(tensors[slot.tensor], slot.number) if program.literal else None
                 extent = b.slot(number, "i64", str(slot)) if known is None else b.i64(known)
                 extents[slot.tensor].append(extent)

@@ -25,7 +25,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import decision_cache
 from sparsejax.jit.cost import machine, price_table, skew, statistics
 from sparsejax.jit.graph import fuse, partition
-from sparsejax.jit.ir import blocks, choices, cin
+from sparsejax.jit.ir import blocks, choices, cin, units
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import schedules, search, statements
 
@@ -232,15 +232,18 @@ def inputs(step: partition.Step) -> list[Var]:
 
 def split(given: Nest, read: Nest, counts: Sequence[statistics.Counts]) -> dict[str, statistics.Counts]:
     """Positions of the tensors that the scheduler sees, where `given` has `counts` and its kernel reads the formats of `read`: without
-    blocks (`blocks.split`)."""
+    blocks and axes of extent one (`blocks.split`)."""
     found = dict(zip((t.name for t in given.inputs), counts, strict=True))
     accesses = {a.tensor.name: a for a in given.reads}
-    parts = blocks.parts_of_nest(read)
+    left = units.dropped(read)
+    parts = blocks.parts_of_nest(left)
     for access in read.reads:
         name = access.tensor.name
         if access != accesses[name]:
             found[name] = statistics.expected(access.tensor.format, access.tensor.shape, found[name][-1])
-        apart = blocks.split_counts(access, parts, found[name])
+    for access in left.reads:
+        name = access.tensor.name
+        apart = blocks.split_counts(access, parts, tuple(units.counts(access.tensor, found[name])))
         if apart != tuple(found[name]):  # else what is known of their spread stays
             found[name] = apart
     return found

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparsejax.formats import Coordinate, Dense, Format, Level
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, units
 from sparsejax.jit.ir.nest import Nest, Producer
 
 Parts = Mapping[cin.Index, tuple[cin.IndexVar, cin.IndexVar]]
@@ -149,7 +149,8 @@ def has_blocks(nest: Nest) -> bool:
 
 
 def split(nest: Nest) -> Nest:
-    """`nest` without blocks: see above. It must be `adapted`."""
+    """`nest` without blocks (see above), and without axes of extent one (`units`). It must be `adapted`."""
+    nest = units.dropped(nest)
     if not has_blocks(nest):  # blocks of which one is read have no parts
         return nest
     return split_in(nest, parts_of_nest(nest))
@@ -213,6 +214,7 @@ def split_access(access: cin.Access, parts: Parts) -> cin.Access:
         paired=tuple(
             sorted({k for k, d in enumerate(flat) if d.paired} | {k for k, d in before if d in tensor.paired})
         ),
+        units=tensor.units,
     )
     return cin.Access(made, tuple(d.index for d in flat))
 
@@ -271,9 +273,11 @@ def joined(access: cin.Access, parts: Parts, form: Format) -> Format:
 
 def with_formats(nest: Nest, formats: Mapping[str, Format]) -> Nest:
     """`nest` reading inputs in other formats: by name, those into which they are to split."""
-    parts = parts_of_nest(nest)
-    asked = [a for a in nest.reads if a.tensor.name in formats]
-    return nest.in_formats({a: joined(a, parts, formats[a.tensor.name]) for a in asked})
+    left = units.dropped(nest)
+    parts = parts_of_nest(left)
+    made = {a.tensor.name: a for a in left.reads if a.tensor.name in formats}
+    found = {n: units.restored(a.tensor, joined(a, parts, formats[n])) for n, a in made.items()}
+    return nest.in_formats({a: found[a.tensor.name] for a in nest.reads if a.tensor.name in found})
 
 
 def split_counts(access: cin.Access, parts: Parts, counts: Sequence[float]) -> tuple[float, ...]:

@@ -34,6 +34,7 @@ from sparsejax.jit.ir.indices import Index as Index
 from sparsejax.jit.ir.indices import IndexVar as IndexVar
 from sparsejax.jit.ir.indices import Position as Position
 from sparsejax.jit.ir.indices import Tensor as Tensor
+from sparsejax.jit.ir.indices import Units as Units
 from sparsejax.jit.ir.indices import accesses_of as accesses_of
 from sparsejax.jit.ir.indices import are_variables as are_variables
 from sparsejax.jit.ir.indices import coordinate as coordinate

@@ -78,6 +78,13 @@ class Constant:
     values: bytes
 
 
+class Units(NamedTuple):
+    """Axes of extent one that an array has, stored as `format`, and a kernel does not know (`units`): their dimensions."""
+
+    dimensions: tuple[int, ...]
+    format: Format
+
+
 class Tensor(NamedTuple):
     """A tensor or workspace: `shape` in dimension order, stored as `format`, with `fill_value` where nothing is stored.
 
@@ -86,7 +93,7 @@ class Tensor(NamedTuple):
     Of a tensor whose format was `source` before it was split in blocks (`blocks`), the dimensions `inner` are those inside
     blocks, of constant extent; those of them in `paired` are one stored dense dimension together with the dimension before.
 
-    `constant`: what it holds, where code is made for these entries alone.
+    `constant`: what it holds, where code is made for these entries alone. `units`: what the array has beside its dimensions.
     """
 
     name: str
@@ -100,11 +107,12 @@ class Tensor(NamedTuple):
     inner: tuple[int, ...] = ()
     paired: tuple[int, ...] = ()
     constant: Constant | None = None
+    units: Units | None = None
 
     @property
     def stored(self) -> Format:
         """The format of the array itself."""
-        return self.source or self.format
+        return self.source or (self.format if self.units is None else self.units.format)
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -121,6 +129,7 @@ class Tensor(NamedTuple):
             and self.inner == other.inner
             and self.paired == other.paired
             and self.constant == other.constant
+            and self.units == other.units
             and same_value(self.fill_value, other.fill_value)
         )
 
@@ -129,7 +138,9 @@ class Tensor(NamedTuple):
 
     def reshaped(self, shape: Sequence[int], form: Format) -> Tensor:
         """The same over other dimensions. What belongs to dimensions goes: those inside blocks, and what a constant holds."""
-        return self._replace(shape=tuple(shape), format=form, source=None, inner=(), paired=(), constant=None)
+        return self._replace(
+            shape=tuple(shape), format=form, source=None, inner=(), paired=(), constant=None, units=None
+        )
 
     @property
     def lacks(self) -> bool:

@@ -81,9 +81,10 @@ class Cut:
         slots = len(layout) + constants
         along = -1
         if chunking.along is not None:
-            slot = abi.Slot(chunking.along[0], "extent", chunking.along[1])
-            given = next(t for t in (*program.inputs, program.output) if t.name == slot.tensor)
-            along = -1 if given.format.blocked or given.paired else layout.index(slot) + constants
+            name, dimension = chunking.along
+            given = next(t for t in (*program.inputs, program.output) if t.name == name)
+            within = given.format.blocked or given.paired
+            along = -1 if within else layout.index(abi.extent(given, dimension)) + constants
         alone = choices.pick("alone", ("straight", "chunked"), "chunked" if chunking.work >= LONG else "straight")
         sized = along, chunking.each, chunking.least
         return Cut(slots, chunking.count, alone == "chunked", chunking.partial, op, *sized)
