@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sparsejax.cached import cached_property
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import guards, resize
@@ -62,7 +63,7 @@ class Layout:
     tried: frozenset[int] = frozenset()
     """Steps in a plan for many shapes of which `first` is called first, with operands and shape, and gives None where `call` is to be asked."""
 
-    @functools.cached_property
+    @cached_property
     def picks(self) -> list[Callable[[Registers], Sequence[Storage]]]:
         """What takes the operands of every step."""
         return list(map(picked, self.reads))

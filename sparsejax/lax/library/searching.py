@@ -100,7 +100,8 @@ def look_up(table: Array, places: Any) -> Any:
 
     >>> import sparsejax as sj
     >>> look_up(sj.array([5.0, 7.0]), sj.array([0, 1, 0], format="coo"))
-    Array([5., 7., 5.], dtype=float64, format=coo, nnz=1, fill_value=5.0)
+    Array({1: 7.},
+          shape=(3,), dtype=float64, format=coo, nnz=1, density=0.333, bytes=28, fill_value=5.0)
     """
     return refill(look_up_p.bind(table, places), convert.to_dense(table.storage)[places.fill_value])
 
