@@ -26,15 +26,19 @@ def interpret(
 ) -> NDArray[Any]:
     """The dense result of `stmt` in `output`, which starts at its fill, or at the identity of `op` where it accumulates.
 
-    `extents` holds variables that index nothing (a constant is reduced over them).
+    `extents` holds variables that index nothing (a constant is reduced over them). Arrays may have the axes of extent one that their
+    tensors no longer have (`ir/units`); the result has them.
     """
     start = output.fill_value if op is None else operators.get(op).identity(output.dtype)
     arrays: Arrays = {**inputs, output.name: np.full(output.shape, start, output.dtype)}
     if stmt is not None:
         every = (*cin.accesses(stmt), *(w.lhs for w in cin.writes(stmt)))
+        for tensor in {a.tensor for a in every if a.tensor.units is not None and a.tensor.name in inputs}:
+            arrays[tensor.name] = arrays[tensor.name].reshape(tensor.shape)
         with np.errstate(all="ignore"):
             _run(stmt, {}, arrays, {**(extents or {}), **cin.extents(every)})
-    return arrays[output.name]
+    dropped = () if output.units is None else output.units.dimensions
+    return np.expand_dims(arrays[output.name], tuple(dropped))
 
 
 def _run(
