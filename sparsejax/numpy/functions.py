@@ -68,7 +68,8 @@ def array(
     One of our own arrays keeps its values and, unless `format` or `fill_value` say otherwise, its format and fill.
 
     Raises FormatError for malformed input (indices out of bounds, a decreasing indptr, …), naming fault and position;
-    unsorted entries are sorted and duplicates summed. ValueError for a `device` other than "cpu". Linear in the input.
+    unsorted entries are sorted and duplicates summed. Coordinates that are traced are indices as those of `at`: negative ones count from
+    the end, others outside are an IndexError. ValueError for a `device` other than "cpu". Linear in the input.
 
     >>> import sparsejax as sj
     >>> sj.array([[0, 2], [3, 0]], format="csr")
@@ -133,9 +134,14 @@ def _placed(data: Any, coords: Any, format: Any, dtype: Any, fill_value: Any, sh
             raise TypeError("shape must be given where coordinates are traced: the shape of an array is known")
         shape = [int(np.max(c)) + 1 if len(c) else 0 for c in columns]
     values = _asarray(data) if dtype is None else astype(data, dtype)
-    nothing = zeros(shape, values.dtype, "coo" if format is None else format)
+    wanted = "coo" if format is None else format
+    nothing = zeros(shape, values.dtype, wanted if fill_value is None else "coo")
     made = At(nothing)[tuple(columns)].add(values)
-    return made if fill_value is None else refill(made, ingest.fill_scalar(fill_value, made.dtype))
+    if fill_value is None:
+        return made
+    # before the format, which may store more places than the entries
+    made = refill(made, ingest.fill_scalar(fill_value, made.dtype))
+    return _convert_format(made, wanted)
 
 
 def _stacked(parts: Any) -> Any:

@@ -59,6 +59,21 @@ def test_traced_coordinates_and_fills():
         sj.jit(lambda pos: sj.csr_array((V, J, pos), shape=(3, 3)))(np.array(POS))
 
 
+@pytest.mark.parametrize(
+    "form", ["dense", "coo", "csr", "dia", "banded", "ell", "rle", "bsr:2x2", "blockgroupcoo:2x2:2"]
+)
+def test_traced_values_over_a_fill_in_every_format(form):
+    """Formats that store places beside the entries have the fill there, too."""
+
+    def make(v):
+        return sj.array((v, (I, J)), shape=(3, 3), format=form, fill_value=7.0)
+
+    made = sj.jit(make)(V)
+    assert made.aval == make(V).aval
+    np.testing.assert_array_equal(made.todense(), np.where(WANT, WANT, 7))
+    np.testing.assert_allclose(sj.jit(sj.grad(lambda v: snp.sum(make(v) ** 2)))(V), 2 * WANT[I, J])
+
+
 def test_two_vectors_are_rows():
     """As with NumPy's arrays: coordinates are a tuple, a list, or a matrix of vectors."""
     x, y = sj.array(V), sj.array(I)
