@@ -232,12 +232,26 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Array:
-    """`numpy.digitize`: the bin that each entry lies in; `bins` increase.
+    """`numpy.digitize`: the bin that each entry lies in. `bins` increase or decrease; where they are known and do neither, ValueError.
 
     >>> digitize(np.array([0.5, 2.0]), np.array([0.0, 1.0, 2.0]))
     Array([1, 3], dtype=int64)
+    >>> digitize(np.array([0.5, 2.0]), np.array([2.0, 1.0, 0.0]))
+    Array([2, 0], dtype=int64)
     """
-    return _searchsorted(bins, x, "left" if right else "right")
+    bins, side = convert_format(asarray(bins), "dense"), "left" if right else "right"
+    if bins.ndim != 1:
+        raise ValueError(f"bins must be a vector, not an array of shape {bins.shape}")
+    if isinstance(bins, Tracer):
+        falls = elementwise("less", getitem(bins, -1), getitem(bins, 0)) if bins.size else False
+        place = _searchsorted(where(falls, getitem(bins, slice(None, None, -1)), bins), x, side)
+        return where(falls, elementwise("subtract", bins.size, place), place)
+    edges = bins.todense()
+    falls = bool(np.any(edges[1:] < edges[:-1]))
+    if falls and np.any(edges[1:] > edges[:-1]):
+        raise ValueError("bins must increase or decrease")
+    place = _searchsorted(edges[::-1] if falls else bins, x, side)
+    return elementwise("subtract", bins.size, place) if falls else place
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Array:

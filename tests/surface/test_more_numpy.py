@@ -233,6 +233,21 @@ def test_places_and_interpolation_stay_sparse(form, fill):
     assert sj.grad(lambda v: snp.interp(A, at, v).sum())(value).shape == (5,)
 
 
+@pytest.mark.parametrize("right", [False, True])
+def test_bins_that_decrease(right):
+    x = np.arange(-4.0, 5).reshape(3, 3)
+    traced = sj.jit(functools.partial(snp.digitize, right=right))
+    for bins in ([2.0, 0.5, 0.5, -3.0], [3.0, 3.0], [-1.0, 2.0], [1.0], []):
+        wanted = np.digitize(x, bins, right)
+        for operand in (x, sj.array(x, format="csr")):
+            np.testing.assert_array_equal(snp.digitize(operand, np.array(bins), right).todense(), wanted)
+            np.testing.assert_array_equal(traced(operand, np.array(bins)).todense(), wanted)
+    with pytest.raises(ValueError, match="increase or decrease"):
+        snp.digitize(x, np.array([0.0, 2.0, 1.0]))
+    with pytest.raises(ValueError, match="must be a vector"):
+        snp.digitize(x, np.array(1.0))
+
+
 def test_norms_and_partitions_without_entries():
     for shape in ((0, 5), (5, 0), (0, 0)):
         x = np.zeros(shape)
