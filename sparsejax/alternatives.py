@@ -28,6 +28,7 @@ PASSES = {
     "scatter_order": "sums into named rows are made by the rows of the result",
     "turned_results": "dense results are written in the order of their dimensions",
     "shared_patterns": "operands over the same index buffers are read one by one",
+    "units": "dense axes of extent one are loops of one step",
     "row_blocking": "the outermost loop is not cut into blocks of rows",
     "scatter_operands": "operands that are met again and again are not scattered into a workspace",
     "exhaust": "arithmetic with numbers that change nothing is done, and workspaces that nobody reads are filled",

@@ -127,6 +127,7 @@ PROGRAMS = {
     ),
     "columns beside rows": (lambda A, X: X.T @ A, A, W),
     "columns beside columns": (lambda A, X: X.T @ A, C, rng.random((N, 16))),
+    "one column": (lambda A, x, V: A @ x[:, None] + V[:1, :1], A, W[:, 0], V),
     "what meets": (lambda A, B: sj.einsum("ik,kj->ij", A, B, semiring="max_pair", out_format="csr"), A, B),
 }
 
@@ -183,7 +184,7 @@ BESIDE = {
     "steps=one": ",constants=static",
 }
 """Other choices that lead there."""
-SKIPPED = ("softmax", "rows in registers", "sparse product", "patterns")
+SKIPPED = ("softmax", "rows in registers", "sparse product", "patterns", "one column")
 ALONE = {
     "drained_masks": ("row under a dense mask", "mask_tests=drained,workspace=marks"),
     "pack": ("wide blocks", "columns=packed"),

@@ -14,13 +14,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sparsejax.formats import Format
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest
 
 
 def dropped(nest: Nest) -> Nest:
-    """`nest` without axes of extent one: see above."""
-    if not any(1 in t.shape for t in (nest.output, *nest.inputs)) or nest.has_constant:
+    """`nest` without axes of extent one: see above. Those stay of which code is written out for constants, and all where pass `units` is skipped."""
+    if not any(1 in t.shape for t in (nest.output, *nest.inputs)) or nest.has_constant or not choices.does("units"):
         return nest
     out = cin.Access(nest.output, nest.indices)
     read = (a for e in nest.expressions for a in cin.accesses(e))  # results of statements too
