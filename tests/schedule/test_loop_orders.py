@@ -1,12 +1,16 @@
 """Algorithm 1 of Scorch, the baseline of `benchmarks.asymptotics`: its worked examples; and results that do not depend on the order of loops."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import sparsejax as sj
+import sparsejax.numpy as snp
 from benchmarks import scorch
 from sparsejax import config
+from sparsejax.formats.levels.runlength import RunLength
 from sparsejax.jit.runtime import plans
 from tests.fuzz import definitions
 from tests.fuzz.engine import quick
@@ -67,3 +71,35 @@ def test_reason_names_the_choice():
     with config.using(choose="loop_order=dearest"):
         (kernel,) = sj.explain(lambda A, B: A @ B)(matrix(), matrix()).kernels
     assert kernel.reason.startswith("taken by choose='loop_order=dearest'")
+
+
+RUNS = {
+    "vector": lambda A, X, Y: snp.tril(A) @ X[:, 0],
+    "matrix": lambda A, X, Y: snp.triu(A) @ X,
+    "from the left": lambda A, X, Y: X.T @ snp.tril(A),
+    "several statements": lambda A, X, Y: snp.tril(A) * (X @ Y.T).sum(axis=0) / (1 + snp.tril(A).sum(axis=1)[:, None]),
+    "under a mask": lambda A, X, Y: snp.tril(A) * (X @ Y.T),
+}
+
+
+@pytest.mark.parametrize("choose", ["auto", "loop_order=dearest", "copies=once", *map("random:{}".format, range(3))])
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_are_not_unfolded(name, choose, monkeypatch):
+    """A triangle is stored in runs, of n * n / 2 coordinates: no order that would list them is an alternative."""
+    rng = np.random.default_rng(0)
+    A, X, Y = matrix(), rng.random((60, 4)), rng.random((60, 4))
+    want = np.asarray(RUNS[name](sj.asarray(A.todense()), X, Y))
+    monkeypatch.setattr(RunLength, "expand", lambda *given: pytest.fail("runs are unfolded"))
+    with quick(), config.using(choose=choose):
+        got = sj.jit(RUNS[name])(sj.array(A), X, Y)
+    np.testing.assert_allclose(np.asarray(snp.asarray(got).todense()), want, rtol=1e-12)
+
+
+def test_what_is_explained_lists_no_coordinates_of_long_runs():
+    A, x = sj.array(matrix(10_000, 1e-3)), np.ones(10_000)
+    tracemalloc.start()
+    text = str(sj.explain(lambda A, x: snp.tril(A) @ x)(A, x))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "rle" in text
+    assert most < 2 * 10_000 * 10_000  # half of these places, eight bytes each, are twice as much

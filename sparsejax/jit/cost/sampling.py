@@ -34,8 +34,8 @@ def entries(nest: Nest, inputs: Sequence[Storage], draws: int = DRAWS, seed: int
     """The expected number of entries of the output of `nest` on `inputs` (one per tensor of `nest.inputs`).
 
     None where patterns do not decide it: the expression is no product of its sparse operands (a sum, say), the output's
-    outermost variable is in none of them, or a single row of the output is too large. Fewer rows are drawn where these are long.
-    Linear in the entries of the operands.
+    outermost variable is in none of them, a single row of the output is too large, or runs cover too many coordinates. Fewer rows
+    are drawn where these are long. Linear in the entries of the operands.
     """
     relations = _relations(nest, inputs)
     outer = nest.storage_indices[0] if nest.indices else None
@@ -105,7 +105,10 @@ def _relations(nest: Nest, inputs: Sequence[Storage]) -> list[Relation] | None:
             continue
         if not isinstance(simplify.exhaust(expr, {access}), cin.Literal):
             return None
-        coords, _ = convert.to_coords(storages[access.tensor.name])
+        stored = storages[access.tensor.name]
+        if any(level.in_runs for level in stored.format.levels) and stored.nnz > LARGEST:
+            return None
+        coords, _ = convert.to_coords(stored)
         kept = np.ones(coords.shape[1], bool)
         relation: Relation = {}
         for column, index in zip(coords, access.indices, strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sparsejax.formats import Compressed, Dense, Format, Level
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import cin
@@ -26,3 +28,8 @@ def concordant_format(access: cin.Access, order: tuple[cin.IndexVar, ...], facts
         else:
             levels.append(Compressed())
     return Format(tuple(levels), dims)
+
+
+def unfolds(copied: Iterable[cin.Tensor]) -> bool:
+    """Whether one of the operands that are copied is stored in runs: its copy has an entry for every coordinate in these."""
+    return any(level.in_runs for tensor in copied for level in tensor.format.levels)

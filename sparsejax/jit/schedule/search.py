@@ -200,7 +200,7 @@ class Model(Computed):
         kept = cin.bound_by(cin.Access(self.nest.output, self.nest.indices))
         sums = [v for v in chosen.order if v not in kept]
         same = [x for x in priced if [v for v in x[1].order if v not in kept] == sums]
-        free = [(c, s) for c, s in same if s.discordant.isdisjoint(self._beside)]
+        free = [(c, s) for c, s in same if s.discordant.isdisjoint(self._beside) and not self._unfolds(s)]
         free = [(c, s) for c, s in free if not {*chosen.order[-1:], *s.order[-1:]} & {*sums}]
         return [Candidate(s.order, c) for c, s in sorted(free, key=lambda x: x[0].running)]
 
@@ -215,11 +215,14 @@ class Model(Computed):
         return self.legal_in(())
 
     def legal_in(self, prefix: tuple[cin.IndexVar, ...]) -> list[tuple[Cost, State]]:
-        """Those that begin with `prefix`."""
+        """Those that begin with `prefix`; none that unfolds runs, where others do without."""
         stride = math.ceil(math.factorial(len(self.nest.variables) - len(prefix)) / TRIED)
         tried = map(self.walk, itertools.islice(orders(self.nest, prefix), 0, MOST, stride))
-        priced = [(self.total(state), state) for state in tried]
-        return sorted([x for x in priced if math.isfinite(x[0].total)], key=lambda x: x[0].total)
+        priced = [(cost, s) for cost, s in ((self.total(s), s) for s in tried) if math.isfinite(cost.total)]
+        return sorted([x for x in priced if not self._unfolds(x[1])] or priced, key=lambda x: x[0].total)
+
+    def _unfolds(self, state: State) -> bool:
+        return concordant.unfolds(a.tensor for a in state.discordant)
 
     def given(self, order: tuple[cin.IndexVar, ...]) -> Schedule:
         """The schedule with loops in a given order, whatever it costs."""

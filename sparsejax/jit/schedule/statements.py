@@ -22,7 +22,7 @@ from sparsejax.jit.cost.joins import Meeting
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.schedule import counted, placement, row_blocking, search, tiled_loops
+from sparsejax.jit.schedule import concordant, counted, placement, row_blocking, search, tiled_loops
 from sparsejax.jit.schedule.placement import Loops, Place, statement
 from sparsejax.jit.schedule.schedules import FREE, Candidate, Cost, Loop, Schedule, total
 from sparsejax.jit.schedule.waiting import Around, Shared
@@ -58,7 +58,9 @@ def choose(nest: Nest, facts: Facts, ways: Ways = CHEAPEST) -> Schedule | None:
     cheapest = sorted(found.values(), key=lambda s: s.cost.total)
     taken = cheapest[0]
     if ways.order != "cheapest":
-        taken = cheapest[-1] if ways.order == "dearest" else choices.one_of(cheapest)
+        legal = [s for s in cheapest if not concordant.unfolds(t for t in nest.inputs if t.name in dict(s.conversions))]
+        legal = legal or cheapest
+        taken = legal[-1] if ways.order == "dearest" else choices.one_of(legal)
     return replace(taken, candidates=tuple(Candidate(s.order, s.cost) for s in cheapest))
 
 
