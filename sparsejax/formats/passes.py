@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.formats.runs import added, changes
+from sparsejax.formats.runs import added, changes, keys_of
 
 Array = NDArray[Any]
 
@@ -255,11 +255,11 @@ class Passes:
         array([ 1,  2, -1])
         """
         low, end = pos[parent], pos[parent + 1]
-        extent = int(max(crd.max(initial=0), wanted.max(initial=0))) + 1 if len(crd) < MANY else 0
-        if extent and (len(pos) - 1) * extent < 2**63:  # all at once
-            inner = crd[pos[0] : pos[-1]]
-            keys = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1]) * extent + inner
-            low = keys.searchsorted(parent * np.int64(extent) + wanted) + pos[0]
+        if len(crd) < MANY:  # all at once
+            inner, extent = crd[pos[0] : pos[-1]], int(max(crd.max(initial=0), wanted.max(initial=0))) + 1
+            owners = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1])
+            keys, asked = keys_of([(owners, inner), (parent, wanted)], len(pos) - 1, extent)
+            low = keys.searchsorted(asked) + pos[0]
             here = low < end
             here &= inner.take(low - pos[0], mode="clip") == wanted if len(inner) else False
             return np.where(here, low, -1)
@@ -447,10 +447,7 @@ class Passes:
         if not len(crd):
             return crd, vals, True
         extent, owners = int(crd.max()) + 1, np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1])
-        if (len(pos) - 1) * extent >= 2**63:  # no number names a place
-            order = np.lexsort((crd, owners))
-            return crd[order], vals[order], bool(changes([owners, crd[order]]).all())
-        key = owners * np.int64(extent) + crd
+        (key,) = keys_of([(owners, crd)], len(pos) - 1, extent)
         order = key.argsort(kind="stable")
         key = key[order]
         return crd[order], vals[order], not bool((key[1:] == key[:-1]).any())

@@ -1,4 +1,4 @@
-"""Runs of equal neighbours in columns of sorted entries, and what they add up to."""
+"""Runs of equal neighbours in columns of sorted entries, what they add up to, and numbers that entries are sorted by."""
 
 from __future__ import annotations
 
@@ -22,6 +22,24 @@ def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
         step = column[1:] != column[:-1]
         np.copyto(rest, step) if k == 0 else np.logical_or(rest, step, out=rest)
     return fresh
+
+
+def keys_of(places: Sequence[tuple[Array, Array]], rows: int, extent: int) -> list[Array]:
+    """Numbers of places, each a row (of `rows`) and a column (below `extent`), which are equal where places are, and increase by rows, then by columns.
+    Where `rows * extent` leaves 64 bits, columns are counted among those that are named.
+
+    >>> keys_of([(np.array([0, 1, 1]), np.array([4, 0, 2])), (np.array([1]), np.array([2]))], 2, 5)
+    [array([4, 5, 7]), array([7])]
+    >>> keys_of([(np.array([0, 8, 8]), np.array([4, 0, 2**60]))], 9, 2**61)
+    [array([ 1, 24, 26])]
+    """
+    columns = [column for _, column in places]
+    if rows * extent >= 2**63:
+        named, ranks = np.unique(np.concatenate([column.ravel() for column in columns]), return_inverse=True)
+        parts = np.split(ranks, np.cumsum([column.size for column in columns[:-1]], dtype=np.int64))
+        columns = [part.reshape(column.shape) for part, column in zip(parts, columns, strict=True)]
+        extent = len(named)
+    return [row * np.int64(extent) + column for (row, _), column in zip(places, columns, strict=True)]
 
 
 def added(vals: Array, starts: Array) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from sparsejax.core.avals import Aval
 from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.formats import convert
+from sparsejax.formats import convert, runs
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract
@@ -117,13 +117,10 @@ def _along_call(x: Storage, indices: Storage, out_aval: Aval) -> Storage:
         return convert.from_dense(np.ascontiguousarray(made), out_aval.format, 0)
     coords, values = convert.to_coords(x)
     flat, columns, extent = _rows(places), coords[-1], x.shape[-1]
-    if len(flat) * extent >= 2**63:  # count columns among those that are named
-        named, ranks = np.unique(np.concatenate([columns, flat.reshape(-1)]), return_inverse=True)
-        columns, flat, extent = ranks[: len(columns)], ranks[len(columns) :].reshape(flat.shape), len(named)
-    keys = _row_numbers(x.shape, coords) * extent + columns
+    entries, lines = (_row_numbers(x.shape, coords), columns), (np.arange(len(flat))[:, None], flat)
+    keys, wanted = runs.keys_of([entries, lines], len(flat), extent)
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    wanted = np.arange(len(flat))[:, None] * extent + flat
     found = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
     made = np.full(wanted.shape, x.fill_value)
     if len(keys):

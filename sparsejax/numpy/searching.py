@@ -26,15 +26,7 @@ from sparsejax.lax.extents import along, is_long
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import MOST, OPERATORS, mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
-from sparsejax.lax.structural import (
-    convert_format,
-    integer,
-    normal_axes,
-    normal_axis,
-    pattern,
-    refill,
-    reshape,
-)
+from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, pattern, refill, reshape
 from sparsejax.numpy.indexing import flip, getitem, stack
 
 _DENSE = Format.parse("dense", 1)

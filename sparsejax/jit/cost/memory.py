@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sparsejax.jit.cost.price_table import Machine
@@ -52,8 +52,8 @@ class Walked(NamedTuple):
     """Whether a loop runs along its last level, which is looked up else."""
     walks: float | None = None
     """How many entries each run of its innermost loop walks over, where this is led by others too; none: as many as the body runs for."""
-    between: tuple[float, ...] = ()
-    """For each loop, how many bytes of other arrays one iteration touches; none: they are left out."""
+    between: Callable[[int], float] | None = None
+    """How many bytes of other arrays one iteration of the loop at a depth touches; none: they are left out."""
     together: int = 1
     """How many of the last levels are walked in one piece."""
     crowds: bool = False
@@ -94,7 +94,7 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
     found: list[Lines] = []
     if walked.leads and _stride(walked, inner) <= LINE:
         anywhere = 0.0
-    share = anywhere / max(1e-9, count)
+    share, meanwhile = anywhere / max(1e-9, count), 0.0
     again = [depth for depth in range(inner - 1, -1, -1) if depth not in walked.depths]
     if walked.drawn:
         again = sorted({*again}.difference(walked.drawn).union(walked.drawn[:1]), reverse=True)
@@ -105,10 +105,11 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
             if inside[-1]:
                 part, close = part * many, close * near
         close *= crowded(walked, inside) if walked.crowds else 1.0
-        size = close * part + _between(close * part, count, depth, survivors, beside)
-        if walked.between:  # what a loop inside visits again is visited by its last iteration
-            nearest = next(d for d in range(depth, inner) if d + 1 not in again)
-            size += walked.between[nearest]
+        if (
+            walked.between and depth + 1 not in again
+        ):  # what a loop inside visits again is visited by its last iteration
+            meanwhile = walked.between(depth)
+        size = close * part + _between(close * part, count, depth, survivors, beside) + meanwhile
         found.append(Lines(count * walked.new, size, count * walked.new * share))
         count = min(count, max(1.0, survivors[depth]) * part / LINE)
     in_order = not walked.drawn and list(walked.depths) == sorted(walked.depths)

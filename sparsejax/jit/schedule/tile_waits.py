@@ -71,11 +71,6 @@ class Waits:
         leads = not drawn and all(not loops.leaders[k + 1] or access in loops.leaders[k + 1] for k in depths)
         near = [EVEN if leads or drawn else loops.spreads[k] for k in depths]
         last = cin.follows(access.indices[access.tensor.format.order[-1]]) is not None
-        between: tuple[float, ...] = ()
-        if access is model.result:
-            between = tuple(
-                [sum(self._touched(a, depth) for a in model.waiting.layouts) for depth in range(len(loops.all))]
-            )
         walked = memory.Walked(
             depths,
             each,
@@ -86,7 +81,7 @@ class Waits:
             tuple(drawn),
             not drawn or last,
             None,
-            between,
+            self._meanwhile if access is model.result else None,
             loops.together,
             True,
         )
@@ -109,15 +104,17 @@ class Waits:
         lines = math.prod([n for n, own in zip(fanout, inside, strict=True) if own])
         walked = memory.Walked(loops.depths, each, fanout, False)
         near = lines * memory.LINE * memory.crowded(walked, inside)
-        near += sum(self._touched(a, depth) for a in model.waiting.layouts)
+        near += self._meanwhile(depth)
         whole = elements * each / memory.LINE
         anywhere = whole if lines > STREAMS else 0.0
         return [memory.Lines(elements, near, elements), memory.Lines(whole, model.waiting.bytes, anywhere)]
 
+    def _meanwhile(self, depth: int) -> float:
+        """The bytes of all operands that one iteration of a loop around tiles touches."""
+        return sum(self._touched(a, depth) for a in self.model.waiting.layouts if a is not self.model.result)
+
     def _touched(self, access: cin.Access, depth: int) -> float:
-        """The bytes of an operand that one iteration of a loop around tiles touches."""
-        if access is self.model.result:
-            return 0.0
+        """Those of one operand."""
         loops = self.loops(access)
         each, _ = self.model.waiting.layouts[access]
         depth = min(depth, len(loops.all) - 1)

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparsejax.cached import cached_property
@@ -238,28 +239,12 @@ class Waiting:
         last = model.walk(order[: deepest + 1])
         meets = access in last.leaders and len(last.leaders) > 1 and access.tensor.name not in last.scattered
         walks = model.fiber(access, order[deepest], model.walk(order[:deepest]).bound) if meets else None
-        between = () if drawn else self._between(access, order, depths, survivors)
+        fits = self.bytes <= min(model.machine.caches)
+        between = None if drawn or fits else partial(self._meanwhile, access, order, survivors)
         walked = memory.Walked(depths, each, fanout, leads, new, among, tuple(drawn), in_runs, walks, between)
         return memory.lines(walked, survivors, self.bytes, shared.beside)
 
-    def _between(
-        self, access: cin.Access, order: Order, depths: Sequence[int], survivors: Sequence[float]
-    ) -> tuple[float, ...]:
-        """For every loop, the bytes of other arrays that one iteration touches; left out where loops inside it visit the same of this array again."""
-        inner = max(depths)
-        if self.bytes <= min(self._model.machine.caches):
-            return ()
-        again = [d not in depths for d in range(inner)]
-        return tuple(
-            [
-                self._meanwhile(access, order, d, survivors)
-                if again[d] and not (d + 1 < inner and again[d + 1])
-                else 0.0
-                for d in range(inner)
-            ]
-        )
-
-    def _meanwhile(self, access: cin.Access, order: Order, depth: int, survivors: Sequence[float]) -> float:
+    def _meanwhile(self, access: cin.Access, order: Order, survivors: Sequence[float], depth: int) -> float:
         """The bytes of all other arrays that one iteration of a loop touches."""
         made, discordant = 0.0, self._model.walk(order).discordant
         for other, (each, fanout) in self.layouts.items():

@@ -87,20 +87,21 @@ def _power_of_exponent(t: Any, x: Any, out: Any) -> Any:
     return t * (E("log", where(E("equal", x, 0), 1.0, x)) * out)
 
 
-def _loses(order: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The summands of `maximum` and `minimum`: the first operand has the tangent unless it is behind the second; a NaN is behind nothing, and a number
-    behind a NaN."""
+def behind(op: str, x: Any, y: Any, call: Callable[..., Any], floats: Callable[[Any], bool]) -> Any:
+    """Whether the first operand of `maximum` or `minimum` is behind the second, which has the tangent then: a NaN is behind nothing, and a number behind a
+    NaN, which may be in what `floats` says. The answer is made by `call`, of operators."""
+    found = call("less" if op == "maximum" else "greater", x, y)
+    if not floats(y):
+        return found
+    sick = call("isnan", y)
+    return call("logical_or", found, call("logical_and", sick, call("equal", x, x)) if floats(x) else sick)
 
-    def behind(x: Any, y: Any) -> Any:
-        found = E(order, x, y)
-        if not _floats(y):
-            return found
-        sick = E("isnan", y)
-        return E("logical_or", found, E("logical_and", sick, E("equal", x, x)) if _floats(x) else sick)
 
+def _loses(op: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The summands of `maximum` and `minimum`."""
     return (
-        lambda t, x, y, z: where(behind(x, y), 0.0, t),
-        lambda t, x, y, z: where(behind(x, y), t, 0.0),
+        lambda t, x, y, z: where(behind(op, x, y, E, _floats), 0.0, t),
+        lambda t, x, y, z: where(behind(op, x, y, E, _floats), t, 0.0),
     )
 
 
@@ -132,8 +133,8 @@ BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "logaddexp": (lambda t, x, y, z: t * logistic(x - y), lambda t, x, y, z: t * logistic(y - x)),
     "hypot": (lambda t, x, y, z: t * (x / z), lambda t, x, y, z: t * (y / z)),
     "remainder": (lambda t, x, y, z: t, lambda t, x, y, z: -(t * E("floor", x / y))),
-    "maximum": _loses("less"),
-    "minimum": _loses("greater"),
+    "maximum": _loses("maximum"),
+    "minimum": _loses("minimum"),
     "fmax": _wins("greater_equal"),
     "fmin": _wins("less_equal"),
     "copysign": (lambda t, x, y, z: t * (E("copysign", 1.0, x) * E("copysign", 1.0, y)), lambda t, x, y, z: None),

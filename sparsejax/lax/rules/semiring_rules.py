@@ -25,14 +25,14 @@ from sparsejax.jit.ir import cin, operators, scalar_functions, simplify
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import Labels, extents_of, factor_of
 from sparsejax.lax.linear import keep
-from sparsejax.lax.rules.elementwise_rules import added
+from sparsejax.lax.rules.elementwise_rules import added, behind
 from sparsejax.lax.semiring import Ring
 from sparsejax.lax.structural import diagonal
 
 BOOL: np.dtype[Any] = np.dtype(np.bool_)
 INT: np.dtype[Any] = np.dtype(np.int64)
 LAST = np.iinfo(np.int64).max
-TESTS = ("greater", "less", "equal", "not_equal", "logical_or", "logical_and")
+TESTS = ("greater", "less", "equal", "isnan", "logical_or", "logical_and")
 
 # ----------------------------------------------------------------------------------------------------- index notation
 
@@ -341,10 +341,8 @@ def _partial(expr: cin.Call) -> list[cin.Expr]:
         case "divide":
             return [call("divide", number(1), y), call("negative", call("divide", expr, y))]
         case "minimum" | "maximum":
-            sick, well = call("not_equal", y, y), call("equal", x, x)
-            order = call("greater" if expr.op == "minimum" else "less", x, y)
-            behind = call("logical_or", order, call("logical_and", sick, well))
-            return [call("where", behind, number(0), number(1)), call("where", behind, number(1), number(0))]
+            loses = behind(expr.op, x, y, call, lambda operand: True)
+            return [call("where", loses, number(0), number(1)), call("where", loses, number(1), number(0))]
         case "negative":
             return [number(-1)]
         case "positive":
