@@ -103,13 +103,15 @@ NEAR = {
     "rewrite/tile": ("codegen/test_held_rows.py", "codegen/test_tiles.py", "schedule/test_row_panels.py"),
     "rewrite/vectorize": ("codegen/test_bool_lanes.py", "codegen/test_complex_lanes.py", "codegen/test_held_rows.py"),
     "schedule/column_panels": ("schedule/test_column_panels.py",),
+    "schedule/concordant": ("schedule/test_concordant.py",),
     "schedule/placement": ("inspect/test_explain.py", "rewrite/test_overlay.py"),
     "schedule/regions": ("schedule/test_regions.py",),
     "schedule/replan": ("schedule/test_replan.py", "schedule/test_remembered.py"),
-    "schedule/row_panels": ("schedule/test_row_panels.py",),
+    "schedule/row_panels": ("schedule/test_row_panels.py", "schedule/test_targets.py"),
     "schedule/row_blocking": ("schedule/test_panels.py",),
-    "schedule/search": ("schedule/test_loop_orders.py",),
-    "schedule/statements": ("inspect/test_explain.py", "rewrite/test_overlay.py"),
+    "schedule/search": ("schedule/test_targets.py", "schedule/test_loop_orders.py"),
+    "schedule/statements": ("schedule/test_waiting.py", "inspect/test_explain.py", "rewrite/test_overlay.py"),
+    "schedule/waiting": ("schedule/test_waiting.py",),
 }
 """What a mutation of a file is shown to last."""
 COMPARED = {

@@ -59,6 +59,23 @@ def test_how_many_entries_are_no_surprise():
     assert later.most * each * replan.SURPRISE == pytest.approx(later.gain)
 
 
+def test_what_gains_as_much_as_its_account_costs_is_kept(monkeypatch):
+    (step,) = kernels.steps("product of tensors")
+    runner = KernelRunner(step)
+    with sj.config.using(machine="ice_lake", num_threads=1):
+        facts = kernels.observed(runner, 500)
+        chosen, known = runner.schedule(facts)[0], runner.known(facts)
+        gain = chosen.cost.running - chosen.remembered.cost.running
+        for account, kept in ((gain, True), (gain * 1.001, False)):
+            monkeypatch.setattr(replan, "ACCOUNT", account)
+            assert (replan.later(chosen, runner.plain, runner.plain, known) is not None) == kept
+        monkeypatch.setattr(replan, "ACCOUNT", gain)
+        later = replan.later(chosen, runner.plain, runner.plain, known)
+    assert later.gain == gain and later == replan.Later.decoded(later.encoded())
+    assert [k for k, *_ in later.copied] == [0, 1]
+    assert all(0 < again < first for *_, first, again in later.copied)  # values alone, where the pattern is known
+
+
 def test_written_down():
     later = replan.Later(("k", "i"), 3.0, 5.0, ((1, Format.parse("csc", 2), 7.0, 9.0),))
     assert replan.Later.decoded(later.encoded()) == later
