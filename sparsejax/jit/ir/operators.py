@@ -10,7 +10,7 @@ Source of the scheme: "Compilation of Sparse Array Programming Models", sections
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ class Operator:
     name: str
     arity: int
     numpy: Callable[..., Any]
+    _: KW_ONLY
     commutative: bool = False
     associative: bool = False
     idempotent: bool = False
@@ -144,70 +145,48 @@ def _threefry(key: Any, counter: Any) -> Any:
     return x0 << half | x1
 
 
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_ROUNDINGS = ("floor", "ceil", "trunc", "rint")
+_ELEMENTARY = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arctan"),
+    *("sinh", "cosh", "tanh", "arcsinh", "arctanh", "logistic", "erf", "logaddexp"),
+)
+_OF_ONE = (
+    *("negative", "positive", "absolute", "sign", "square", "sqrt", "cbrt", "reciprocal", "conjugate", "real", "imag"),
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
+    *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh"),
+    *("logical_not", "invert", "isnan", "isinf", "isfinite", "signbit", *_ROUNDINGS),
+)
+"""Functions of NumPy's, of one argument."""
+
+
+def _monoid(name: str, numpy: Callable[..., Any], identity_of: Callable[[DType], Scalar], **facts: Any) -> Operator:
+    """An operator that commutes, associates and has an identity: what reductions may use."""
+    return Operator(name, 2, numpy, commutative=True, associative=True, identity_of=identity_of, **facts)
+
+
 def _table() -> dict[str, Operator]:
+    either_side = {"left_identity": True, "right_identity": True}
+    zero = {"left_annihilator": 0, "right_annihilator": 0}
+    one = {"left_annihilator": 1, "right_annihilator": 1}
     ops = [
-        Operator("add", 2, np.add, True, True, False, _zero, True, True, repeat="multiply"),
+        _monoid("add", np.add, _zero, **either_side, repeat="multiply"),
         Operator("subtract", 2, np.subtract, identity_of=_zero, right_identity=True, undoes=("add", "negative")),
-        Operator(
-            "multiply",
-            2,
-            np.multiply,
-            True,
-            True,
-            False,
-            _one,
-            True,
-            True,
-            left_annihilator=0,
-            right_annihilator=0,
-            repeat="power",
-        ),
+        _monoid("multiply", np.multiply, _one, **either_side, **zero, repeat="power"),
         Operator("divide", 2, np.divide, identity_of=_one, right_identity=True, left_annihilator=0),
         Operator("floor_divide", 2, np.floor_divide, left_annihilator=0),
         Operator("remainder", 2, np.remainder, left_annihilator=0),
         Operator("power", 2, np.power, identity_of=_one, right_identity=True),
-        Operator("maximum", 2, np.maximum, True, True, True, lowest, True, True),
-        Operator("minimum", 2, np.minimum, True, True, True, highest, True, True),
-        Operator(
-            "logical_and",
-            2,
-            np.logical_and,
-            True,
-            True,
-            True,
-            _one,
-            left_annihilator=0,
-            right_annihilator=0,
-        ),
-        Operator(
-            "logical_or",
-            2,
-            np.logical_or,
-            True,
-            True,
-            True,
-            _zero,
-            left_annihilator=1,
-            right_annihilator=1,
-        ),
-        Operator("logical_xor", 2, np.logical_xor, True, True, False, _zero),
-        Operator(
-            "bitwise_and",
-            2,
-            np.bitwise_and,
-            True,
-            True,
-            True,
-            _all_ones,
-            True,
-            True,
-            left_annihilator=0,
-            right_annihilator=0,
-        ),
-        Operator("bitwise_or", 2, np.bitwise_or, True, True, True, _zero, True, True),
-        Operator("bitwise_xor", 2, np.bitwise_xor, True, True, False, _zero, True, True),
+        _monoid("maximum", np.maximum, lowest, **either_side, idempotent=True),
+        _monoid("minimum", np.minimum, highest, **either_side, idempotent=True),
+        _monoid("logical_and", np.logical_and, _one, **zero, idempotent=True),
+        _monoid("logical_or", np.logical_or, _zero, **one, idempotent=True),
+        _monoid("logical_xor", np.logical_xor, _zero),
+        _monoid("bitwise_and", np.bitwise_and, _all_ones, **either_side, **zero, idempotent=True),
+        _monoid("bitwise_or", np.bitwise_or, _zero, **either_side, idempotent=True),
+        _monoid("bitwise_xor", np.bitwise_xor, _zero, **either_side),
         # either(x, 0.0) is x, bit by bit: sums of which one term at most is no zero, with the sign of zero that it has
-        Operator("either", 2, _either, True, True, True, _zero, True, True),
+        _monoid("either", _either, _zero, **either_side, idempotent=True),
         Operator("left_shift", 2, np.left_shift, identity_of=_zero, right_identity=True, left_annihilator=0),
         Operator("right_shift", 2, np.right_shift, identity_of=_zero, right_identity=True, left_annihilator=0),
         Operator("arctan2", 2, np.arctan2),
@@ -216,8 +195,8 @@ def _table() -> dict[str, Operator]:
         Operator("nextafter", 2, np.nextafter),
         Operator("copysign", 2, np.copysign),
         # as maximum and minimum, but of a NaN and a number the number wins
-        Operator("fmax", 2, np.fmax, True),
-        Operator("fmin", 2, np.fmin, True),
+        Operator("fmax", 2, np.fmax, commutative=True),
+        Operator("fmin", 2, np.fmin, commutative=True),
         Operator("where", 3, np.where),
         # masked(c, x, z) is x where c holds; elsewhere there is no entry, and z is what is read there
         Operator("masked", 3, np.where),
@@ -228,101 +207,26 @@ def _table() -> dict[str, Operator]:
         Operator("erf", 1, _erf),
         # threefry(key, counter): 64 random bits
         Operator("threefry", 2, _threefry),
-    ]
-    ops += [
-        Operator(name, 2, getattr(np, name))
-        for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-    ]
-    ops += [
-        Operator(name, 1, getattr(np, name))
-        for name in [
-            "negative",
-            "positive",
-            "absolute",
-            "sign",
-            "square",
-            "sqrt",
-            "cbrt",
-            "reciprocal",
-            "exp",
-            "exp2",
-            "expm1",
-            "log",
-            "log2",
-            "log10",
-            "log1p",
-            "sin",
-            "cos",
-            "tan",
-            "arcsin",
-            "arccos",
-            "arctan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "arcsinh",
-            "arccosh",
-            "arctanh",
-            "logical_not",
-            "invert",
-            "isnan",
-            "isinf",
-            "isfinite",
-            "signbit",
-            "floor",
-            "ceil",
-            "trunc",
-            "rint",
-            "conjugate",
-            "real",
-            "imag",
-        ]
+        *(Operator(name, 2, getattr(np, name)) for name in _COMPARISONS),
+        *(Operator(name, 1, getattr(np, name)) for name in _OF_ONE),
     ]
     return {op.name: _measured(op) for op in ops}
 
 
 _REAL, _ANY = "biuf", "biufc"
-_ELEMENTARY = frozenset(
-    [
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "arcsin",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "arcsinh",
-        "arctanh",
-        "logistic",
-        "erf",
-        "logaddexp",
-    ]
-)
 _LANEWISE = {
-    **dict.fromkeys(
-        ["add", "subtract", "multiply", "divide", "negative", "positive", "square", "maximum", "minimum"], _ANY
-    ),
-    **dict.fromkeys(["fmax", "fmin", "where", "cast", "conjugate", "real", "imag", "threefry"], _ANY),
-    **dict.fromkeys(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"], _ANY),
+    **dict.fromkeys(["add", "subtract", "multiply", "divide", "negative", "positive", "square"], _ANY),
+    **dict.fromkeys(["maximum", "minimum", "fmax", "fmin", "where", "cast", "conjugate", "real", "imag"], _ANY),
     **dict.fromkeys(["logical_and", "logical_or", "logical_xor", "logical_not", "isfinite", "isinf", "isnan"], _ANY),
     **dict.fromkeys(["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "either"], _ANY),
-    **dict.fromkeys(["floor", "ceil", "trunc", "rint"], _ANY),
+    **dict.fromkeys([*_COMPARISONS, *_ROUNDINGS, "threefry"], _ANY),
     **dict.fromkeys(["absolute", "sqrt", *_ELEMENTARY], _REAL),
 }
 CHEAP = 1.0
 """Additions that an operator may cost for its expression to be computed again instead of stored."""
 _COST = {
     **dict.fromkeys(["add", "subtract", "multiply", "divide", "negative", "positive", "cast", "where", "square"], 1.0),
-    **dict.fromkeys(["maximum", "minimum", "conjugate", "real", "imag", "absolute", "either"], 1.0),
-    **dict.fromkeys(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"], 1.0),
+    **dict.fromkeys(["maximum", "minimum", "conjugate", "real", "imag", "absolute", "either", *_COMPARISONS], 1.0),
     **dict.fromkeys(["logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "signbit"], 1.0),
     **dict.fromkeys(["bitwise_and", "bitwise_or", "bitwise_xor", "invert"], 1.0),
     **dict.fromkeys(_ELEMENTARY, 20.0),
