@@ -23,8 +23,9 @@ from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.trace import Tracer
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.inspect import cache_misses
-from sparsejax.jit.inspect import explain as explanation
 from sparsejax.jit.inspect.ahead_of_time import Call, Lowered, Traced, as_leaf, once, viewed
+from sparsejax.jit.inspect.explain import explained as explain_traced
+from sparsejax.jit.inspect.explanation import Explanation
 from sparsejax.jit.runtime import plans, signature, tuning
 from sparsejax.jit.runtime.call_cache import Shapes, Shortcut
 from sparsejax.jit.runtime.shapes import Family
@@ -525,7 +526,7 @@ def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return jit(function).trace(*args, **kwargs).out_info
 
 
-def explain(function: Callable[..., Any]) -> Callable[..., explanation.Explanation]:
+def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     """A function that explains how `function` is compiled for given arguments, instead of returning its result.
 
     The explanation holds, per kernel: operands with observed facts, candidate loop orders with their costs, the chosen
@@ -546,13 +547,13 @@ def explain(function: Callable[..., Any]) -> Callable[..., explanation.Explanati
     known = function if isinstance(function, JitFunction) else None
 
     @functools.wraps(function)
-    def explained(*args: Any, **kwargs: Any) -> explanation.Explanation:
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
         inner = function if known is None else known._function
         nums, names = ((), ()) if known is None else (sorted(known._argnums), sorted(known._argnames))
         fresh = JitFunction(inner, nums, names, ())
         started = time.perf_counter()
         traced = fresh.trace(*args, **kwargs)
-        return explanation.explained(traced, time.perf_counter() - started)
+        return explain_traced(traced, time.perf_counter() - started)
 
     return explained
 

@@ -1,293 +1,34 @@
-"""`explain`: what the compiler decided for a function on given data, and why.
+"""`explain`: what the compiler decided for a function on given data, and why (`explanation`).
 
-    Explanation   the steps in order, compile times, memory of the whole
-      Kernel      operands, candidate loop orders, the chosen one, its loops, workspaces, conversions, memory, times
-      LibraryCall an operation between kernels
-
-Every number is recomputed with the compiler's own functions; `str()` of each class is its part of the report.
+Every number is recomputed with the compiler's own functions.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from sparsejax import config
 from sparsejax.core.avals import ShapeDtypeStruct
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
-from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.cost import sampling, statistics
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.graph import expected, fuse, partition
-from sparsejax.jit.inspect import explain_html, forecast, gathers, report, stages
+from sparsejax.jit.inspect import explanation, forecast, gathers, report, stages
 from sparsejax.jit.inspect.ahead_of_time import Traced
 from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
 from sparsejax.jit.schedule import line_starts, schedules, search, statements
-from sparsejax.jit.schedule.schedules import Candidate, Loop
-
-SHOWN = 24  # candidate orders that are printed
+from sparsejax.jit.schedule.schedules import Candidate
 
 
-@dataclass(frozen=True)
-class Operand:
-    """An input of a kernel: its name there, its type, the positions of each storage level as observed and as the
-    scheduler rounds them, its bytes."""
-
-    name: str
-    type: str
-    format: Format
-    positions: tuple[float, ...]
-    facts: tuple[float, ...]
-    nbytes: int
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{p:.6g} (~{_power(f)})" for p, f in zip(self.positions, self.facts, strict=True))
-        return f"{self.name}: {self.type} {self.format}, positions per level {counts}, {_bytes(self.nbytes)}"
-
-
-@dataclass(frozen=True)
-class Meeting:
-    """Two operands that share a variable: how many pairs of their entries meet there, and how many times more these are than
-    even degrees would make, as observed and as the scheduler rounds it."""
-
-    names: tuple[str, str]
-    variable: str
-    pairs: float
-    coupling: float
-    fact: float
-
-    def __str__(self) -> str:
-        times = f"{self.coupling:.3g} times as many as with even degrees (~{_power(self.fact)})"
-        return f"{' and '.join(self.names)} meet in {self.variable}: {self.pairs:.4g} pairs of entries, {times}"
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """An operand that is copied into another format before the kernel runs (the copy is kept with the array), or the result afterwards."""
-
-    name: str
-    before: Format
-    after: Format
-    nbytes: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.before} -> {self.after}, {_bytes(self.nbytes)}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """A temporary inside a kernel: how it is stored, over which variables, inside which loops, and why there."""
-
-    name: str
-    policy: str
-    variables: tuple[str, ...]
-    loops: tuple[str, ...]
-    nbytes: int
-    reason: str
-
-    def __str__(self) -> str:
-        over = f" over {','.join(self.variables)}" if self.variables else ""
-        where = f"inside {','.join(self.loops)}" if self.loops else "outside all loops"
-        return f"{self.name}: {self.policy}{over}, {where}, {_bytes(self.nbytes)}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Bytes: inputs as they are, the rest as expected."""
-
-    inputs: int
-    output: int
-    workspaces: int
-    conversions: int
-
-    @property
-    def total(self) -> int:
-        return self.inputs + self.output + self.workspaces + self.conversions
-
-    def __str__(self) -> str:
-        parts = ("inputs", "output", "workspaces", "conversions")
-        return ", ".join(f"{p} {_bytes(getattr(self, p))}" for p in parts) + f", together {_bytes(self.total)}"
-
-
-@dataclass(frozen=True)
-class Times:
-    """Seconds of the stages of one kernel: loop order, loops to LLVM text, LLVM text to machine code; of a run on one thread, as the scheduler
-    expects it and as it was measured, with copies made before."""
-
-    schedule: float
-    lower: float
-    llvm: float
-    expected: float
-    run: float
-
-    @property
-    def total(self) -> float:
-        """Of the stages."""
-        return self.schedule + self.lower + self.llvm
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel and every decision about it."""
-
-    expression: str
-    inputs: tuple[Operand, ...]
-    meetings: tuple[Meeting, ...]
-    output: str
-    output_format: Format
-    entries: tuple[float, int]
-    """Of the output: expected before the program ran, and made."""
-    format_reasons: tuple[str, ...]
-    candidates: tuple[Candidate, ...]
-    order: tuple[str, ...]
-    reason: str
-    fused: tuple[str, ...]
-    gathers: tuple[str, ...]
-    loops: tuple[Loop, ...]
-    threads: str
-    workspaces: tuple[Workspace, ...]
-    conversions: tuple[Conversion, ...]
-    memory: Memory
-    times: Times
-    cin: str
-
-    def __str__(self) -> str:
-        lines = [f"kernel {self.expression}"]
-        lines += [f"  input {x}" for x in self.inputs]
-        lines += [f"  {x}" for x in self.meetings]
-        lines.append(f"  output {self.output} {self.output_format}")
-        lines += [f"    {x}" for x in self.format_reasons]
-        if not self.output_format.is_dense:
-            lines.append(
-                f"    {self.entries[0]:.4g} entries expected before the program ran, {self.entries[1]:.4g} made"
-            )
-        lines.append(
-            f"  loop orders ({len(self.candidates)}), cost in nanoseconds = loops + memory + output + conversions"
-        )
-        for c in self.candidates[:SHOWN]:
-            mark = "*" if tuple(map(str, c.order)) == self.order else " "
-            lines.append(f"  {mark} {','.join(map(str, c.order)) or '(none)'}: {_cost(c.cost)}")
-        if len(self.candidates) > SHOWN:
-            lines.append(f"    and {len(self.candidates) - SHOWN} more")
-        lines.append(f"  chosen: {','.join(self.order) or '(no loops)'}: {self.reason}")
-        lines += [*(f"  fused: {x}" for x in self.fused), *(f"  {x}" for x in self.gathers)]
-        for loop in self.loops:
-            leads = f"led by {' and '.join(loop.leaders)}" if loop.leaders else "counted over its extent"
-            lines.append(
-                f"    {loop.var}: {leads}, {loop.iterations:.4g} iterations in {loop.starts:.4g} starts, "
-                f"{loop.survivors:.4g} with something to do"
-            )
-        lines.append(f"  threads: {self.threads}")
-        lines += [f"  workspace {x}" for x in self.workspaces] or ["  no workspace"]
-        lines += [f"  conversion {x}" for x in self.conversions] or ["  no conversion"]
-        lines.append(f"  memory {self.memory}")
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class LibraryCall:
-    """An operation that runs between kernels."""
-
-    name: str
-    output: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"library call {self.name} -> {self.output}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A jaxpr that control flow runs: how often it ran, and the steps of its first run."""
-
-    runs: int
-    steps: tuple[Explained, ...]
-
-
-@dataclass(frozen=True)
-class ControlFlow:
-    """A loop or a choice, which runs other steps."""
-
-    name: str
-    output: str
-    bodies: tuple[Branch, ...]
-
-    def __str__(self) -> str:
-        lines = [f"control flow {self.name} -> {self.output}"]
-        for k, body in enumerate(self.bodies):
-            lines.append(f"  body {k}: {body.runs} runs")
-            lines += [f"    {line}" for step in body.steps for line in str(step).splitlines()]
-        return "\n".join(lines)
-
-
-Explained = Kernel | LibraryCall | ControlFlow
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What the compiler decided for one function on given data. Times are in seconds."""
-
-    steps: tuple[Explained, ...]
-    trace: float
-    infer: float
-    fuse: float
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        return tuple(s for s in _flat(self.steps) if isinstance(s, Kernel))
-
-    @property
-    def calls(self) -> tuple[LibraryCall, ...]:
-        return tuple(s for s in _flat(self.steps) if isinstance(s, LibraryCall))
-
-    def times(self) -> str:
-        """A table of milliseconds: one column per stage of compilation and their sum; then a run of each kernel, as expected and as measured."""
-        head = ("", "trace", "infer", "fuse", "schedule", "lower", "LLVM", "total", "expected", "run")
-        rows: list[tuple[str, ...]] = [head]
-        first = self.trace + self.infer + self.fuse
-        rows.append(("function", *map(_ms, (self.trace, self.infer, self.fuse)), "", "", "", _ms(first), "", ""))
-        for n, k in enumerate(self.kernels, 1):
-            t = k.times
-            rows.append(
-                (f"kernel {n}", "", "", "", *map(_ms, (t.schedule, t.lower, t.llvm, t.total, t.expected, t.run)))
-            )
-        parts = [sum(getattr(k.times, stage) for k in self.kernels) for stage in ("schedule", "lower", "llvm")]
-        runs = [sum(getattr(k.times, of) for k in self.kernels) for of in ("expected", "run")]
-        rows.append(("together", *map(_ms, (self.trace, self.infer, self.fuse, *parts, first + sum(parts), *runs))))
-        widths = [max(len(r[c]) for r in rows) for c in range(len(head))]
-        return "\n".join(
-            "  "
-            + "  ".join(x.ljust(w) if c == 0 else x.rjust(w) for c, (x, w) in enumerate(zip(r, widths, strict=True)))
-            for r in rows
-        )
-
-    def __str__(self) -> str:
-        return "\n".join([*map(str, self.steps), "times in ms", self.times()])
-
-    def _repr_html_(self) -> str:
-        """For notebooks: a row per step, loops folded."""
-        return explain_html.explanation(self)
-
-
-def _flat(steps: Sequence[Explained]) -> Iterator[Explained]:
-    """The steps, and those that they run."""
-    for step in steps:
-        yield step
-        if isinstance(step, ControlFlow):
-            for body in step.bodies:
-                yield from _flat(body.steps)
-
-
-def explained(traced: Traced, tracing: float) -> Explanation:
+def explained(traced: Traced, tracing: float) -> explanation.Explanation:
     """How a traced function is compiled for its arguments; tracing it took so many seconds."""
     closed, leaves = traced.jaxpr, traced._leaves
     if any(isinstance(x, ShapeDtypeStruct) for x in leaves):
@@ -298,17 +39,17 @@ def explained(traced: Traced, tracing: float) -> Explanation:
     plan = plans.Plan(closed, storages)
     fusing = time.perf_counter() - started
     steps, _ = _explained(plan, storages)
-    return Explanation(tuple(steps), max(0.0, tracing - infer), infer, fusing)
+    return explanation.Explanation(tuple(steps), max(0.0, tracing - infer), infer, fusing)
 
 
-def _explained(plan: plans.Plan, storages: Sequence[Storage]) -> tuple[list[Explained], list[Storage]]:
+def _explained(plan: plans.Plan, storages: Sequence[Storage]) -> tuple[list[explanation.Explained], list[Storage]]:
     """The steps of a plan on these operands, and its results."""
     registers = plan.registers(storages)
     made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns if eqn.primitive.notation is not None}
     given = dict(zip((*plan.jaxpr.consts, *plan.jaxpr.inputs), storages, strict=True))
     planned = [s.step if isinstance(s, kernels.KernelRunner) else s for s in plan.steps]
     known = expected.of_program(planned, plan.jaxpr, given)
-    steps: list[Explained] = []
+    steps: list[explanation.Explained] = []
     for number, step in enumerate(plan.steps):
         bodies = [stages.Listener(b, _explained) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
@@ -317,8 +58,8 @@ def _explained(plan: plans.Plan, storages: Sequence[Storage]) -> tuple[list[Expl
             steps.append(_kernel(step, inputs, entries, made_by.get(step.step.output)))
         elif bodies:
             types = ", ".join(str(v.aval) for v in step.outputs)
-            runs = tuple(Branch(b.runs, tuple(b.first or ())) for b in bodies)
-            steps.append(ControlFlow(step.eqn.primitive.name, types, runs))
+            runs = tuple(explanation.Branch(b.runs, tuple(b.first or ())) for b in bodies)
+            steps.append(explanation.ControlFlow(step.eqn.primitive.name, types, runs))
         else:
             steps.append(_call(step))
     return steps, [registers[k] for k in plan.results]
@@ -332,19 +73,19 @@ def _infer_seconds(jaxpr: Jaxpr) -> float:
     return time.perf_counter() - started
 
 
-def _call(step: partition.CallStep) -> LibraryCall:
+def _call(step: partition.CallStep) -> explanation.LibraryCall:
     eqn = step.eqn
     dense = all(a.aval.format.is_dense for a in eqn.inputs)
     if eqn.primitive.notation is None:
         reason = gathers.REASONS.get(eqn.primitive.name, "a view, conversion or reshape, which has no index notation")
     else:
         reason = "all operands are dense" if dense else "the operation prefers its library routine for these types"
-    return LibraryCall(eqn.primitive.name, str(step.outputs[0].aval), reason)
+    return explanation.LibraryCall(eqn.primitive.name, str(step.outputs[0].aval), reason)
 
 
 def _kernel(
     runner: kernels.KernelRunner, inputs: Sequence[Storage], entries: tuple[float, int], eqn: Eqn | None
-) -> Kernel:
+) -> explanation.Kernel:
     step, run = runner.step, _seconds(runner, inputs)
     runner, inputs = runner.actual(inputs)
     nest = runner.step.nest
@@ -358,14 +99,14 @@ def _kernel(
     lowered = time.perf_counter()
     plain, facts = runner.looped(schedule, known)
     cost = forecast.nanoseconds(plain, schedule, facts, runner.looped(schedule, counted)[1]) / 1e9
-    times = Times(scheduled - started, lowered - scheduled, compiler.compile_seconds(text), cost, run)
+    times = explanation.Times(scheduled - started, lowered - scheduled, compiler.compile_seconds(text), cost, run)
     operands = [
-        Operand(t.name, f"{t.dtype}{list(t.shape)}", t.format, exact[t.name], o, s.nbytes)
+        explanation.Operand(t.name, f"{t.dtype}{list(t.shape)}", t.format, exact[t.name], o, s.nbytes)
         for t, o, s in zip(nest.inputs, observed[: len(inputs)], inputs, strict=True)
     ]
     conversions = _conversions(runner, schedule, program, exact, counted)
     workspaces = _workspaces(runner, schedule, program, counted)
-    memory = Memory(
+    memory = explanation.Memory(
         sum(s.nbytes for s in {id(s): s for s in inputs}.values()),
         forecast.output_bytes(runner.plain, counted, sampling.entries(nest, inputs)),
         sum(w.nbytes for w in workspaces),
@@ -374,7 +115,7 @@ def _kernel(
     candidates = () if program.literal else statements.candidates(plain, facts, config.workspace())
     terms = [f"{p.target} {p.op or ''}= {p.rhs}" for p in nest.producers]
     expression = "; ".join([f"out[{','.join(map(str, nest.indices))}] = {nest.value}", *terms])
-    return Kernel(
+    return explanation.Kernel(
         expression,
         tuple(operands),
         _meetings(runner, known, counted),
@@ -414,14 +155,14 @@ def _seconds(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> float:
         return time.thread_time() - started
 
 
-def _meetings(runner: kernels.KernelRunner, known: Facts, counted: Facts) -> tuple[Meeting, ...]:
+def _meetings(runner: kernels.KernelRunner, known: Facts, counted: Facts) -> tuple[explanation.Meeting, ...]:
     made = []
     for join in statistics.meetings(runner.plain):
         if join.key in known.couplings:
             names = join.left.tensor.name, join.right.tensor.name
             even = counted[names[0]][-1] * counted[names[1]][-1] / join.left.tensor.shape[join.key[1]]
             coupling = counted.couplings[join.key]
-            made.append(Meeting(names, str(join.var), even * coupling, coupling, known.couplings[join.key]))
+            made.append(explanation.Meeting(names, str(join.var), even * coupling, coupling, known.couplings[join.key]))
     return tuple(made)
 
 
@@ -463,7 +204,7 @@ def _conversions(
     program: Program,
     exact: dict[str, tuple[float, ...]],
     known: Facts,
-) -> tuple[Conversion, ...]:
+) -> tuple[explanation.Conversion, ...]:
     nest, made = runner.step.nest, []
     moved = dict(schedule.conversions)
     for tensor, read in zip(nest.inputs, program.inputs, strict=True):
@@ -485,13 +226,15 @@ def _conversions(
         else:
             reason = "kernels do not walk its levels directly"
         nbytes = forecast.conversion_bytes(tensor, after, exact[tensor.name])
-        made.append(Conversion(tensor.name, tensor.format, after, nbytes, reason))
+        made.append(explanation.Conversion(tensor.name, tensor.format, after, nbytes, reason))
     if not runner.exact:
         output, after = runner.output, runner.aval.format
         why = "; ".join(dict.fromkeys(after.unwritten(output.shape, output.dtype.itemsize).values()))
         nbytes = forecast.conversion_bytes(output, after, search.level_counts(runner.plain, known))
         made.append(
-            Conversion(output.name, output.format, after, nbytes, why or "its blocks are not those of the operands")
+            explanation.Conversion(
+                output.name, output.format, after, nbytes, why or "its blocks are not those of the operands"
+            )
         )
     return tuple(made)
 
@@ -501,7 +244,7 @@ def _workspaces(
     schedule: schedules.Schedule,
     program: Program,
     exact: Facts,
-) -> tuple[Workspace, ...]:
+) -> tuple[explanation.Workspace, ...]:
     nest, exact = runner.looped(schedule, exact)
     made = []
     for tensor, around, where, nbytes in report.workspaces(nest, schedule, program, exact):
@@ -512,7 +255,9 @@ def _workspaces(
         reason = _workspace_reason(nest.storage_indices, looped, around, own, tensor.policy or "")
         if tensor.policy == schedule.workspace and schedule.reason:
             reason = f"{reason}; {schedule.reason}"
-        made.append(Workspace(tensor.name, tensor.policy or "", own, tuple(map(str, around)), nbytes, reason))
+        made.append(
+            explanation.Workspace(tensor.name, tensor.policy or "", own, tuple(map(str, around)), nbytes, reason)
+        )
     return tuple(made)
 
 
@@ -563,26 +308,3 @@ def _format_reasons(step: partition.KernelStep, eqn: Eqn) -> tuple[str, ...]:
     if infer_formats.infer(made, nest.output.shape, nest.output.dtype)[0] != nest.output.format:
         return (f"a rule of {eqn.primitive.name}",)
     return infer_formats.reasons(made, nest.output.shape, nest.output.dtype)
-
-
-def _cost(cost: schedules.Cost) -> str:
-    if not math.isfinite(cost.total):
-        return "cannot run: the configured workspace cannot hold its coordinates"
-    return str(cost)
-
-
-def _power(count: float) -> str:
-    return "0" if count <= 0 else f"2^{round(math.log2(count))}"
-
-
-def _bytes(count: int) -> str:
-    size = float(count)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:.3g} TiB"
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.2f}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sparsejax.pictures import html, programs
 
 if TYPE_CHECKING:
-    from sparsejax.jit.inspect.explain import ControlFlow, Explained, Explanation, Kernel, LibraryCall
+    from sparsejax.jit.inspect.explanation import ControlFlow, Explained, Explanation, Kernel, LibraryCall
 
 
 def explanation(made: Explanation) -> str:
