@@ -29,30 +29,17 @@ from dataclasses import replace
 
 from sparsejax.cached import cached_property
 from sparsejax.formats import Format
-from sparsejax.jit.cost import (
-    conversion_price,
-    machine,
-    memory,
-    operator_counts,
-    price_table,
-    statistics,
-    workspace_choice,
-)
-from sparsejax.jit.cost.joins import Meeting, factors
-from sparsejax.jit.cost.machine import UNEVEN
+from sparsejax.jit.cost import machine, memory, price_table, workspace_choice
+from sparsejax.jit.cost.joins import Meeting
 from sparsejax.jit.cost.skew import distinct
 from sparsejax.jit.cost.statistics import Facts
-from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest, orders, outside, storage_orders
-from sparsejax.jit.schedule import concordant, models, neighbours, placement, regions, schedules, tiled_loops, waiting
+from sparsejax.jit.schedule import concordant, models, neighbours, placement, schedules, tiled_loops, waiting
 from sparsejax.jit.schedule.assembly import SCATTER
-from sparsejax.jit.schedule.computed import Computed
+from sparsejax.jit.schedule.loop_costs import LoopCosts
 from sparsejax.jit.schedule.schedules import Candidate, Cost, Schedule, State
 
-GALLOP = 2.0
-"""Steps per doubling of the distance that is jumped over where one operand is searched instead of walked: there and back."""
-VECTOR = 8
-"""Elements of 8 bytes in a vector."""
 BEAM, LISTED = 400, 120
 TRIED, MOST = 24, 20_000
 """Orders that are listed as legal, of so many at most."""
@@ -108,7 +95,7 @@ def _below(form: Format) -> tuple[int, ...]:
     return form.order[1 + (-1, *form.sparse)[-1] :]
 
 
-class Model(Computed):
+class Model(LoopCosts):
     """The costs of one kernel of a single statement, given `facts`."""
 
     def __init__(
@@ -123,34 +110,12 @@ class Model(Computed):
     ) -> None:
         """On `here`, or the machine that counts; the result is `kept` for some loops of another statement only, or not. Operands are
         scattered where that is cheaper, nowhere (False), or wherever it can be done (None). They meet those of statements `around` it."""
-        super().__init__(nest, facts, around)
-        self.machine = here or machine.current()
-        self._scatters = scatters is not False and not nest.nested
-        self._scatters_all = scatters is None
+        super().__init__(nest, facts, scatters, here or machine.current(), around)
         self._wanted = workspace
-        self._touched = (*self.accesses, self.result)
-        places = [ix for a in self.accesses for ix in a.indices if isinstance(ix, cin.Position)]
-        self._beside = {p.access: places.count(p) for p in places}
-        written = {ix for ix in nest.indices if isinstance(ix, cin.Position)}
-        self._placed = {v for p in written for v in cin.variables_of(p)}
-        # how many others an access is beside; those that cannot be copied, as the copies have other positions
-        self._fixed = {p.access for p in (*written, *places) if p in written or not p.moves}
-        self._kept = simplify.asked(self.expr) | self._fixed | set(self._beside) | self.later
-        """Those that are not scattered; what is read after the reduction is read in the order of the result, and others at their positions."""
-        self._factors = factors(self.expr)
-        self._searched = tuple([a for a in self.accesses if a.entries and a.tensor.lacks])
-        """Those in which coordinates are looked up."""
-        self._led = {v: [(a, *self.level(a, v)) for a in self.accesses if v in a.indices] for v in nest.variables}
-        """What a loop may walk, with its `level`."""
+        self._placed = {v for ix in nest.indices if isinstance(ix, cin.Position) for v in cin.variables_of(ix)}
         self._counts: tuple[float, ...] | None = None
         self._used: dict[tuple[cin.IndexVar, ...], workspace_choice.Choice | None] = {}
-        copied = frozenset(filter(self.against_the_result, self.drained))
-        self._walks: dict[tuple[cin.IndexVar, ...], State] = {(): State((), frozenset(), copied, 0.0, 1.0)}
         self.waiting = waiting.Waiting(self, kept)
-        self.lanes = nest.output.dtype.itemsize / 8
-        """Words of 8 bytes that a value takes."""
-        computed = [p.rhs for p in nest.producers] or [nest.value]
-        self._operators = operator_counts.nanoseconds(computed, self.lanes, self.machine)
 
     def search(self, prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
         """The cheapest schedule whose outermost loops are those of `prefix`."""
@@ -243,195 +208,9 @@ class Model(Computed):
             state.order, tuple(moved.items()), cost, listed, policy, reason, (), state.scattered, inserted=inserted
         )
 
-    def walk(self, order: Sequence[cin.IndexVar]) -> State:
-        """The state after the loops of `order`."""
-        order = tuple(order)
-        found = self._walks.get(order)
-        if found is None:
-            found = self._walks[order] = self.extend(self.walk(order[:-1]), order[-1])
-        return found
-
-    def roles(self, state: State, var: cin.IndexVar) -> tuple[list[cin.Access], frozenset[cin.Access], int]:
-        """For a loop over `var` inside those of `state`: who leads it, who has been found discordant so far, and how
-        many dense operands it walks with a stride."""
-        bound, discordant = state.bound, state.discordant
-        leaders, strided = [], 0
-        passed = self.drained if self.drained and self.fills((*state.order, var)) else ()
-        for access, level, dense, outer in self._led[var]:
-            if passed and access in passed:
-                continue
-            if not dense and (not outer <= bound or self._better_as_copy(access, var, state)):
-                discordant |= {access}
-            if discordant and access in discordant:
-                if self._leads_as_copy(access, var, bound):
-                    leaders.append(access)
-            elif dense:
-                strided += level + 1 < len(access.indices)
-            else:
-                leaders.append(access)
-        return leaders, discordant, strided
-
-    def iterations(
-        self,
-        leaders: Sequence[cin.Access],
-        var: cin.IndexVar,
-        bound: frozenset[cin.IndexVar],
-        fills: bool = False,
-        copied: Collection[cin.Access] = (),
-    ) -> float:
-        """Iterations of one run of a loop over `var`; `copied` leaders are read inside a loop over all positions of their dense level."""
-        lengths = sorted(
-            [self.fiber(a, var, bound) * (self.filled(a, bound) if copied and a in copied else 1.0) for a in leaders]
-        )
-        work = sum(lengths)
-        if (
-            len(leaders) == 2
-            and UNEVEN * max(1.0, lengths[0]) < lengths[1]
-            and all(a in self._factors for a in leaders)
-        ):
-            work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
-        if not leaders or self.leaves(var, bound, leaders, fills):
-            work += float(self.extents[var])
-        return work
-
-    def extend(self, state: State, var: cin.IndexVar) -> State:
-        bound, order = state.bound, (*state.order, var)
-        fills = bool(self.drained) and self.fills(order)
-        passed = self.drained if fills else frozenset[cin.Access]()
-        leaders, discordant, strided = self.roles(state, var)
-        copied = self.copied(leaders, discordant, state)
-        work = self.iterations(leaders, var, bound, fills, copied)
-        here = self.machine
-        each, fixed, scattered, around = here.iterate, 0.0, state.scattered, state.cost
-        blocked = self._in_blocks(leaders, var, state)
-        row = here.lone if len(self._led[var]) == 1 and var not in self.storage else here.row
-        enter, where = row if blocked else self._entered(leaders, var, state) if bound and leaders else 0.0, 0
-        if len(bound) + 1 == len(self.nest.variables) and not leaders:
-            strided += any(cin.jumps(a, var) for a in self._touched)
-            first = None if strided else tiled_loops.first(self, order)
-            strided += var in self.storage[:-1] and not (first is not None and tiled_loops.strided(self, var))
-            each, first = (here.strided, None) if strided else (here.lane * self.lanes, first)
-            if first is not None:
-                around, each = tiled_loops.strip(self, state, order, first, each)
-                around += here.start * self.walk(state.order[:first]).survivors
-        share, thin = self.share(var, bound, fills), state.thin
-        most = self.extents[var] * share
-        for m in self._meetings:
-            if not m.done(bound) and m.done(bound | {var}):
-                most *= m.coupling
-        if self._meetings:
-            met = [a for a in self._factors if var in a.indices and a not in passed]
-            most = min([most, *(self.fiber(a, var, bound) for a in met)])
-        if self.all_copied(var, bound, leaders, discordant):
-            most, thin = float(self.extents[var]), share
-        elif copied:
-            most, thin = most * thin, 1.0
-        if len(leaders) > 1:
-            lengths, meet = [self.fiber(a, var, bound) for a in leaders], all(a in self._factors for a in leaders)
-            each = here.together(lengths, most if meet else None, float(self.extents[var]), work)
-            enter *= 1 if meet else len(leaders)  # what is left of each, when others are through, is a loop of its own
-            for access in leaders:
-                found = self._scattering(access, leaders, var, state)
-                if found is None:
-                    continue
-                inside, extra = found
-                rest = [a for a in leaders if a != access]
-                fewer = self.iterations(rest, var, bound, fills, copied)
-                hits = self.fiber(access, var, bound) / max(1.0, self.extents[var])
-                once = here.merge if len(rest) > 1 else here.looked_up(hits)
-                if self._scatters_all or extra + state.survivors * fewer * once < fixed + state.survivors * work * each:
-                    work, each, fixed, scattered = fewer, once, extra, (*state.scattered, access.tensor.name)
-                    where, enter = inside, here.miss
-        survivors = state.survivors * most
-        cost = around + state.survivors * (work * each + min(1.0, work) * enter) + fixed
-        if self._searched:
-            steps = [self.searched(a, var, bound) for a in self._searched if a not in discordant and a not in passed]
-            cost += state.survivors * work * sum(steps) * here.looked_up(0.5)  # 5 to 6 measured
-        vectors = 0.0
-        if len(bound) + 1 == len(self.nest.variables) and leaders:
-            vectors = VECTOR * state.survivors * min(1.0, work)  # a run of few entries takes one
-        cheap, called = state.operators
-        for depends, (arithmetic, slow, functions) in self._operators.items():
-            if var in depends and depends <= bound | {var}:
-                most = max(survivors, vectors)
-                cheap, called = cheap + survivors * arithmetic + most * slow, called + most * functions
-        cost += cheap + called - sum(state.operators)
-        paid = (*state.fixed, (where, fixed)) if fixed else state.fixed
-        spent = discordant, cost, survivors, scattered, paid, tuple(leaders), thin, (cheap, called)
-        return State(order, bound | {var}, *spent)
-
-    def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> bool:
-        """Whether the innermost loop runs over rows of few entries that are taken in blocks (`flat` shapes), so that their ends are foreseen."""
-        if len(leaders) != 1 or not state.order or len(state.order) + 1 < len(self.nest.variables):
-            return False
-        (leader,) = leaders
-        level, _, _ = self.level(leader, var)
-        if not level or leader.level_index(level - 1) != state.order[-1]:
-            return False
-        return statistics.in_blocks(leader.tensor.format, self.facts[leader.tensor.name], level, self.machine)
-
-    def _entered(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> float:
-        """What a run of a loop costs beside its iterations: of a walk of segments of which none is empty, by how many entries they have."""
-        if len(leaders) == 1:
-            (leader,) = leaders
-            level, _, _ = self.level(leader, var)
-            form = leader.tensor.format
-            if level and not form.levels[level - 1].full and leader.level_index(level - 1) in state.bound:
-                return self.machine.ended(self.fiber(leader, var, state.bound))
-        return self.machine.enter
-
     def spent(self, state: State) -> float:
         """What loops cost so far."""
         return state.cost + self.waiting.total(state.order)
-
-    def _scattering(
-        self, access: cin.Access, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State
-    ) -> tuple[int, float] | None:
-        """Inside how many loops to scatter the fibers of a leader over `var` for loops that read them again and again, and what that
-        costs; None where there are no such loops, or the others cannot lead alone."""
-        depth = regions.depth(access, var, state.order)
-        if depth is None or not self._scatters or access in self._kept or access.tensor.policy == placement.KEPT:
-            return None
-        if not workspace_choice.fits((self.extents[var],), access.dtype.itemsize, self.facts[access.tensor.name][-1]):
-            return None
-        rest = [a for a in leaders if a != access]
-        if self.leaves(var, state.bound, rest, self.fills((*state.order, var))):
-            return None
-        around = state.order[:depth]
-        runs, here = self.walk(around).survivors, self.machine
-        each = self.fiber(access, var, frozenset(around))
-        return depth, runs * (here.scatter * each + 2 * min(1.0, each) * here.miss)
-
-    def _better_as_copy(self, access: cin.Access, var: cin.IndexVar, state: State) -> bool:
-        """Whether walking the sparse outermost level of `access` again and again costs more than a copy in which that
-        level is dense, so that its coordinates are located instead."""
-        bound = state.bound
-        if access.indices.count(var) > 1 or access.level_index(0) != var or bound & set(access.indices):
-            return False
-        if self._leads_as_copy(access, var, bound) or len(access.indices) == 1 or access in self._fixed:
-            return False
-        stored = (access.level_index(level) for level in range(len(access.indices)))
-        copied = self._conversion(access, (*state.order, *cin.followed(stored)))
-        return self.machine.iterate * state.survivors * self.fiber(access, var, bound) > copied
-
-    def _leads_as_copy(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> bool:
-        """Whether `var` will be a sparse level of the copy that `concordant_format` makes of a discordant operand."""
-        form, entries = access.tensor.format, self.facts[access.tensor.name][-1]
-        sparse = list(form.sparse)
-        if all(lv > sparse[-1] for lv in range(form.ndim) if access.level_index(lv) == var):
-            return False
-        alone = all(access.level_index(lv) == var for lv in range(sparse[-1] + 1))
-        return alone or bool(bound & set(access.indices)) or self.extents[var] > max(1024, 4 * entries)
-
-    def _conversion(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
-        """The cost of copying an operand into the format that follows `order`."""
-        if access.tensor.policy == placement.KEPT:
-            return math.inf
-        tensor, after = access.tensor, concordant.concordant_format(access, order, self.facts)
-        whole = conversion_price.cost(tensor.format, after, tensor.shape, self.facts[tensor.name][-1])
-        # a copy is remembered with its array: operands of a program for many shapes come new with every call
-        again = not (tensor.name in self.facts.fresh or self.nest.bounded)
-        return whole / self.machine.calls if again else whole
 
     def _copy(self, access: cin.Access, order: tuple[cin.IndexVar, ...]) -> float:
         """The same with the values beside it, whose places in the copy are remembered with the pattern; infinite where these would have other

@@ -22,7 +22,7 @@ from sparsejax.jit.cost.joins import Meeting
 from sparsejax.jit.cost.statistics import Facts
 from sparsejax.jit.ir import choices, cin
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.schedule import concordant, counted, placement, row_blocking, search, tiled_loops
+from sparsejax.jit.schedule import concordant, counted, loop_costs, placement, row_blocking, search, tiled_loops
 from sparsejax.jit.schedule.placement import Loops, Place, statement
 from sparsejax.jit.schedule.schedules import FREE, Candidate, Cost, Loop, Schedule, total
 from sparsejax.jit.schedule.waiting import Around, Shared
@@ -328,7 +328,7 @@ class _Pricing:
         takes as long as a vector does."""
         cheap, functions = self.models[number].walk(shared).operators
         alone = len(around) > len(shared) == len(self.models[number].nest.variables)
-        return cheap + functions * (search.VECTOR if alone else 1)
+        return cheap + functions * (loop_costs.VECTOR if alone else 1)
 
     def stall(self, model: search.Model, order: Loops, beside: memory.Beside) -> float:
         """What a run of shared loops is longer for that the reads of the next one do not start: until it is known where loops over entries end, else

@@ -17,8 +17,8 @@ from sparsejax.jit.schedule import regions
 from sparsejax.jit.schedule.assembly import SCATTER
 
 if TYPE_CHECKING:
+    from sparsejax.jit.schedule.loop_costs import LoopCosts
     from sparsejax.jit.schedule.schedules import State
-    from sparsejax.jit.schedule.search import Model
 
 Order = tuple[cin.IndexVar, ...]
 
@@ -48,7 +48,7 @@ class Tiles(NamedTuple):
     """Whether the lanes of a strip are stored one by one."""
 
 
-def tiles(model: Model, order: Order) -> Tiles | None:
+def tiles(model: LoopCosts, order: Order) -> Tiles | None:
     """The tiles that the loops of an order become; None where there are none, or entries of a walk are their rows."""
     begin = first(model, order)
     if begin is None or rows(model, order, begin) is not None:
@@ -58,7 +58,7 @@ def tiles(model: Model, order: Order) -> Tiles | None:
     return model.tiled[order]
 
 
-def _tiles(model: Model, order: Order, begin: int) -> Tiles:
+def _tiles(model: LoopCosts, order: Order, begin: int) -> Tiles:
     out, along = model.result, order[-1]
     block = regions.block(order, begin, out, model.accesses)
     if block is not None and regions.blocks_pay(order[block:], out, model.extents, model.machine):
@@ -80,14 +80,14 @@ def _tiles(model: Model, order: Order, begin: int) -> Tiles:
     return Tiles(around, row, max(1, groups), reductions, walked, along, strips, strided(model, along))
 
 
-def strided(model: Model, along: cin.IndexVar) -> bool:
+def strided(model: LoopCosts, along: cin.IndexVar) -> bool:
     """Whether tiles along a variable store their lanes one by one: the result is dense and has it elsewhere than last, and something that is read has it."""
     form = model.nest.output.format
     apart = along in model.storage[:-1] and form.is_dense and not form.blocked
     return apart and any(along in a.indices for a in model.accesses)
 
 
-def first(model: Model, order: Order) -> int | None:
+def first(model: LoopCosts, order: Order) -> int | None:
     """Where the loops of an order begin that become tiles."""
     nest, producers = model.nest, model.nest.producers
     if len(order) < len(nest.variables) or len(producers) != 1 or nest.nested or producers[0].op is None:
@@ -98,7 +98,7 @@ def first(model: Model, order: Order) -> int | None:
     return model.tiles[order]
 
 
-def strip(model: Model, state: State, order: Order, begin: int, each: float) -> tuple[float, float]:
+def strip(model: LoopCosts, state: State, order: Order, begin: int, each: float) -> tuple[float, float]:
     """What the loops around the last cost where the loops of `order` become tiles from `begin` on, and what an element of the last one does, of which it
     is `each` in no tile. `state` has the loops around the last."""
     several, each = around(model, order, begin), HELD * each
@@ -109,7 +109,7 @@ def strip(model: Model, state: State, order: Order, begin: int, each: float) -> 
     return state.cost + stored, max(each, waits)
 
 
-def _stored(model: Model, order: Order, begin: int) -> float:
+def _stored(model: LoopCosts, order: Order, begin: int) -> float:
     """What storing lanes one by one takes where tiles begin at `begin`, beside what vectors take."""
     if not strided(model, order[-1]):
         return 0.0
@@ -118,7 +118,7 @@ def _stored(model: Model, order: Order, begin: int) -> float:
     return STORED * model.machine.lane * model.walk(order[:begin]).survivors * lanes
 
 
-def around(model: Model, order: Order, begin: int) -> float | None:
+def around(model: LoopCosts, order: Order, begin: int) -> float | None:
     """What the loops around the last cost where two become tiles from `begin` on, or entries of a walk are their rows: the reductions run once
     for several rows."""
     if rows(model, order, begin) is not None:
@@ -131,7 +131,7 @@ def around(model: Model, order: Order, begin: int) -> float | None:
     return before + (inside - before) * found.groups * (found.strips if found.walks else 1)
 
 
-def rows(model: Model, order: Order, begin: int | None) -> tuple[cin.IndexVar, ...] | None:
+def rows(model: LoopCosts, order: Order, begin: int | None) -> tuple[cin.IndexVar, ...] | None:
     """The variables of walks whose entries are rows of the tiles that the loops of an order become from `begin` on, if there are any."""
     if not begin:
         return None
@@ -143,7 +143,7 @@ def rows(model: Model, order: Order, begin: int | None) -> tuple[cin.IndexVar, .
     return order[begin - 2 : begin] if two else order[begin - 1 : begin]
 
 
-def chained(model: Model, state: State, begin: int, along: cin.IndexVar) -> float:
+def chained(model: LoopCosts, state: State, begin: int, along: cin.IndexVar) -> float:
     """What a run of the loop over a strip takes at least where it has one row, inside a dense reduction: each sum of a strip waits for its last step, and
     short strips have few sums. Steps of a walk over entries wait for what these lead to; those of short sums for none of the sums before."""
     last, steps = state.order[-1], state.survivors / max(1.0, model.walk(state.order[:begin]).survivors)
