@@ -104,13 +104,16 @@ NEAR = {
     "rewrite/vectorize": ("codegen/test_bool_lanes.py", "codegen/test_complex_lanes.py", "codegen/test_held_rows.py"),
     "schedule/column_panels": ("schedule/test_column_panels.py",),
     "schedule/concordant": ("schedule/test_concordant.py",),
+    "schedule/loop_costs": ("schedule/test_waiting.py", "schedule/test_loop_orders.py"),
     "schedule/placement": ("inspect/test_explain.py", "rewrite/test_overlay.py"),
     "schedule/regions": ("schedule/test_regions.py",),
     "schedule/replan": ("schedule/test_replan.py", "schedule/test_remembered.py"),
-    "schedule/row_panels": ("schedule/test_row_panels.py", "schedule/test_targets.py"),
-    "schedule/row_blocking": ("schedule/test_panels.py",),
+    "schedule/row_panels": ("schedule/test_targets.py", "schedule/test_row_panels.py"),
+    "schedule/row_blocking": ("schedule/test_tile_waits.py", "schedule/test_panels.py"),
     "schedule/search": ("schedule/test_targets.py", "schedule/test_loop_orders.py"),
     "schedule/statements": ("schedule/test_waiting.py", "inspect/test_explain.py", "rewrite/test_overlay.py"),
+    "schedule/tile_waits": ("schedule/test_tile_waits.py",),
+    "schedule/tiled_loops": ("schedule/test_tile_waits.py",),
     "schedule/waiting": ("schedule/test_waiting.py",),
 }
 """What a mutation of a file is shown to last."""
