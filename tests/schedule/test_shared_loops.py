@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import sparsejax as sj
+from sparsejax.jit.cost import machines, statistics
 from sparsejax.jit.runtime import kernels, plans
 
 ROWS, WIDTH, ENTRIES = 8000, 128, 16
@@ -23,9 +24,14 @@ def mask(kind):
 def schedules(M, skip):
     """How the kernels of a sum over a masked product are scheduled."""
     rng = np.random.default_rng(1)
-    arrays = sj.array(M), *(sj.array(rng.standard_normal((ROWS, WIDTH))) for _ in range(2))
-    with sj.config.using(skip=skip, machine="zen3", num_threads=1):
-        traced = sj.jit(lambda M, U, V: (M * (U @ V.T)).sum()).trace(*arrays)
+    arrays = (rng.standard_normal((ROWS, WIDTH)) for _ in range(2))
+    return of_program(lambda M, U, V: (M * (U @ V.T)).sum(), M, *arrays, skip=skip)
+
+
+def of_program(function, *arrays, **settings):
+    """How the kernels of a program are scheduled."""
+    with sj.config.using(machine="zen3", num_threads=1, **settings):
+        traced = sj.jit(function).trace(*map(sj.array, arrays))
         storages = [x.storage for x in traced._leaves]
         plan = plans.Plan(traced.jaxpr, storages)
         registers = plan.registers(storages)
@@ -52,3 +58,23 @@ def test_rows_near_each_other_are_waited_for_less():
     (near,), (far,) = schedules(mask("diagonal"), ""), schedules(mask("anywhere"), "")
     assert near.cost.memory < 0.75 * far.cost.memory
     assert near.cost.loops == pytest.approx(far.cost.loops, rel=0.2)
+
+
+@pytest.mark.parametrize("length", [2, 8])
+def test_where_rows_end_is_searched_in_loops_that_are_shared(length):
+    """A list of coordinates is walked as one loop by one statement alone: so a product with it and its transpose is two kernels."""
+    rows, columns = np.repeat(np.arange(ROWS), length), np.random.default_rng(0).integers(0, ROWS, ROWS * length)
+    listed = sj.array((np.ones(len(rows)), (rows, columns)), shape=(ROWS, ROWS), format="coo")
+    x = np.ones(ROWS)
+
+    def normal(A, x):
+        return A.T @ (A @ x)
+
+    (apart, _), (compressed,) = of_program(normal, listed, x), of_program(normal, listed.asformat("csr"), x)
+    assert compressed.places and not apart.places
+    loops = []
+    for form in ("coo", "(c,c)"):
+        (made,) = of_program(normal, listed.asformat(form), x, choose="fusion=together")
+        loops.append(made.cost.loops)
+    entries = statistics.rounded(listed.nnz)
+    assert loops[0] - loops[1] == pytest.approx(2 * machines.ZEN3.lookup * entries, rel=0.25)
