@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer, current
 from sparsejax.formats import Format
-from sparsejax.jit.api import JitFunction
+from sparsejax.jit.api import functions
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime import plan_cache
 from sparsejax.lax.library.callbacks import called
@@ -105,8 +104,10 @@ def clear_caches() -> None:
     staging.clear_caches()
     alike.clear_caches()
     plan_cache.forget()
-    for function in [x for x in gc.get_objects() if type(x) is JitFunction]:
-        function.clear_cache()
+    for function in functions.valuerefs():
+        found = function()
+        if found is not None:
+            found.clear_cache()
     compiler.forget()
 
 

@@ -9,6 +9,7 @@ import pickle
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
@@ -45,8 +46,8 @@ forgotten, and traced again when it is called again."""
 log = logging.getLogger("sparsejax")
 _stack = trace.stack
 _NUMBERS = frozenset([bool, int, float, complex])
-
-
+functions: weakref.WeakValueDictionary[int, JitFunction[Any]] = weakref.WeakValueDictionary()
+"""All jitted functions, by identity."""
 Result = TypeVar("Result")
 
 
@@ -85,6 +86,7 @@ class JitFunction(Generic[Result]):
         self._tracing: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
         forks.anew(self, _lock=threading.Lock, _tracing=dict)
+        functions[id(self)] = self
 
     def clear_cache(self) -> None:
         """Forget all traces: the next call traces again."""

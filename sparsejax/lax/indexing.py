@@ -54,9 +54,18 @@ def _window_call(x: Storage, out_aval: Aval, ranges: tuple[range, ...], axes: tu
 
 
 def _window_transpose(ct: Any, x: Linear, ranges: tuple[range, ...], axes: tuple[int, ...]) -> list[Any]:
-    """ct[k..] at the coordinates that it was taken from: a contraction with a selection per dimension that lost some."""
+    """ct[k..] at the coordinates that it was taken from: a dense one with zeros around it, else a contraction with a selection per
+    dimension that lost some."""
     kept = [d for d in range(x.ndim) if d not in axes]
     lost = [length(r) < n or r.step < 0 or d in axes for d, (r, n) in enumerate(zip(ranges, x.shape, strict=True))]
+    if ct.format.is_dense and not x.is_sparse:
+        for place, d in enumerate(kept):
+            chosen = ranges[d]
+            if lost[d] and abs(chosen.step) == 1:
+                if chosen.step < 0:
+                    ct = window(ct, [span(n - 1, -1, -1) if e == place else span(0, n) for e, n in enumerate(ct.shape)])
+                    chosen = span(chosen.stop + 1, chosen.start + 1)
+                ct, lost[d] = _between(ct, chosen, place, x.shape[d]), False
     long = [d for d in range(x.ndim) if lost[d] and x.shape[d] > SELECTED]
     if long and x.is_sparse and not ct.format.is_dense and not axes and all(ranges[d].step == 1 for d in long):
         for d in long:
@@ -74,9 +83,10 @@ SELECTED = 1 << 24
 
 
 def _between(x: Any, chosen: range, axis: int, extent: int) -> Any:
-    """A sparse array with nothing before and behind it along `axis`, so that its entries are at the coordinates `chosen`. O(entries)."""
+    """An array with nothing before and behind it along `axis`, so that its entries are at the coordinates `chosen`. O(entries), of a dense
+    one those of the result."""
     parts = [x]
-    for n, place in ((chosen.start, 0), (extent - chosen.stop, 2)):
+    for n, place in ((chosen.start, 0), (extent - chosen.start - x.shape[axis], 2)):
         shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
         parts.insert(place, empty(Aval(shape, x.dtype, x.format, x.fill_value)))
     return concatenate([part for part in parts if part.shape[axis]], axis)

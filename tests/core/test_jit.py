@@ -1,6 +1,7 @@
 """Tracing, jaxprs, jit: signatures, statics, closures, nesting, and the errors of traced values."""
 
 import functools
+import gc
 import pickle
 from dataclasses import dataclass
 
@@ -238,3 +239,19 @@ def test_traced_arrays_unpack():
     assert int(rest.todense()) == 2
     with pytest.raises(sj.ConcretizationTypeError, match="iterate over"):
         sj.jit(lambda x: list(x))(1.0)
+
+
+def test_clear_caches_finds_functions_without_looking_at_what_others_make(monkeypatch):
+    """A tuple that another thread is making must not be seen: CPython raises SystemError there."""
+    traced = []
+
+    @sj.jit
+    def f(x):
+        traced.append(x)
+        return x + 1
+
+    f(np.ones(3))
+    monkeypatch.setattr(gc, "get_objects", None)
+    sj.clear_caches()
+    f(np.ones(3))
+    assert len(traced) == 2

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
+from sparsejax import config
 from sparsejax.formats.passes import Learning, Passes
-from sparsejax.jit.runtime.passes import partitions, segment_passes
+from sparsejax.jit.runtime.passes import entered_rows, partitions, segment_passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
 
 pytestmark = pytest.mark.rotating(16)
@@ -340,6 +341,31 @@ def test_entered(order, extent, dtype):
             assert made is not None or np.bincount(row).max() > 64
             for ours, theirs in zip(made or (), expected if made else (), strict=True):
                 assert ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("order", ["none", "rows", "grid"])
+def test_many_entries_in_some_order_are_entered_by_one_kernel_on_one_thread(order, threads, monkeypatch):
+    """Whatever makes the rows, the bits are the same."""
+    met = []
+    for module in (segment_passes, entered_rows):
+        monkeypatch.setattr(module, "FAR", 1000)
+    monkeypatch.setattr(
+        segment_passes.entered_rows, "entered", lambda *a, made=entered_rows.entered: met.append(1) or made(*a)
+    )
+    rng = np.random.default_rng(5)
+    entries, rows, extent = 9000, 4000, 300
+    row, column = rng.integers(0, rows, entries), rng.integers(0, extent, entries)
+    if order == "rows":
+        row.sort()
+    elif order == "grid":
+        row, column = np.arange(entries) // 3, (np.arange(entries) // 2) % extent
+    own = row, column, rng.standard_normal(entries)
+    with config.using(num_threads=threads):
+        made = MANY.entered(*own, rows, extent)
+    assert len(met) == (threads == 1 and order != "none")
+    for ours, theirs in zip(made, FEW.entered(*own, rows, extent), strict=True):
+        assert ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])

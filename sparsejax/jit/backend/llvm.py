@@ -205,6 +205,10 @@ class LLVMBuilder(Builder):
         """The address of `pointer[index]`."""
         return Val(self._address(pointer, self._int(_integer(0), index), type), "ptr")
 
+    def slot_place(self, number: int) -> Val:
+        """The address of a slot."""
+        return self.place(Val("%args", "ptr"), number)
+
     def symbol(self, name: str, type: str) -> Val:
         """The address of a variable that another object has."""
         self._declared[name] = f"@{name} = external global {type}"

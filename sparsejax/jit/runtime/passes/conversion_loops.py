@@ -202,7 +202,7 @@ def moved(b: Builder, part: Part, moves: Pairs, ahead: bool) -> None:
     last = b.sub(part.end, 1)
     with b.for_(part.first, part.end, "p") as p:
         if ahead:
-            _fetch(b, part, [target for _, target in moves], p, last)
+            fetch(b, part, [target for _, target in moves], p, last)
         _move(b, part, moves, p)
 
 
@@ -213,11 +213,11 @@ def moved_by_rows(b: Builder, part: Part, rows: Val, pos: Vector, owner: Vector,
         number = b.named("number", owner.element(b, r))
         with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
             if ahead:
-                _fetch(b, part, [owner, *(target for _, target in moves)], p, last)
+                fetch(b, part, [owner, *(target for _, target in moves)], p, last)
             owner.put(b, _move(b, part, moves, p), number)
 
 
-def _fetch(b: Builder, part: Part, targets: Sequence[Vector], p: Val, last: Val) -> None:
+def fetch(b: Builder, part: Part, targets: Sequence[Vector], p: Val, last: Val) -> None:
     """Fetch what entries after `p` will touch, up to `last`."""
     part.places.prefetch(b, part.bucket(b, b.min(b.add(p, LATER), last)))
     soon = b.named("soon", part.places.number(b, part.bucket(b, b.min(b.add(p, SOON), last))))

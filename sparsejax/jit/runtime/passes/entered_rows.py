@@ -19,7 +19,8 @@ from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import kernel_memory
-from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.cost.machine import FAR
+from sparsejax.jit.runtime.passes.conversion_loops import Part, Vector, fetch
 from sparsejax.jit.runtime.passes.duplicates import Runs
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, as_kernel, empty, run, vectors
 from sparsejax.jit.runtime.passes.ranked_segments import Segments, aside, longest
@@ -34,7 +35,7 @@ def entered(row: Array, column: Array, vals: Array, rows: int, extent: int) -> t
     pos, crd, sums = empty(rows + 1, INT64), empty(len(vals), width), empty(len(vals), vals.dtype)
     places, told = np.empty(rows + 1, INT64), np.zeros(3, INT64)
     room, (slots,) = aside(1, width.itemsize, (vals.itemsize,))
-    kernel = _entered(row.itemsize, column.itemsize, width.itemsize, vals.dtype)
+    kernel = _entered(row.itemsize, column.itemsize, width.itemsize, vals.dtype, len(vals) >= FAR)
     run(kernel, len(vals), rows, extent, row, column, vals, pos, crd, sums, places, told, *slots)
     del room  # until here, the kernel writes to it
     if told[OUTSIDE] or told[LONGEST] > longest(width.itemsize) or (vals.dtype.kind in "fc" and told[RUN] > ADDED):
@@ -46,7 +47,8 @@ def entered(row: Array, column: Array, vals: Array, rows: int, extent: int) -> t
 
 
 @as_kernel
-def _entered(b: Builder, row_size: int, column_size: int, size: int, dtype: np.dtype[Any]) -> None:
+def _entered(b: Builder, row_size: int, column_size: int, size: int, dtype: np.dtype[Any], ahead: bool) -> None:
+    """Of many entries, the places of later ones are fetched `ahead`."""
     entries, rows, extent = (b.slot(k, "i64", name) for k, name in enumerate(("entries", "rows", "extent")))
     row, column, vals = vectors(b, 3, (row_size, column_size, dtype.itemsize), ("row", "column", "vals"))
     pos, crd, sums = vectors(b, 6, (8, size, dtype.itemsize), ("pos", "crd", "sums"))
@@ -57,7 +59,10 @@ def _entered(b: Builder, row_size: int, column_size: int, size: int, dtype: np.d
     told.put(b, b.i64(OUTSIDE), outside)
     told.put(b, b.i64(LONGEST), most)
     with b.if_(b.and_(b.eq(outside, 0), b.lt(most, longest(size) + 1))):
+        part, last = Part(b.i64(0), entries, rows, b.i64(0), b.i64(-1), row, places), b.sub(entries, 1)
         with b.for_(b.i64(0), entries, "p") as p:
+            if ahead:
+                fetch(b, part, [crd, sums], p, last)
             here = row.number(b, p)
             to = b.named("to", places.get(b, here))
             crd.put(b, to, crd.element(b, column.number(b, p)))

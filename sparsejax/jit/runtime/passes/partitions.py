@@ -38,12 +38,25 @@ def width_of(key: Array, columns: Sequence[Array], buckets: int) -> int | None:
     """How many bits the numbers of buckets have that share a part; None where parts do not pay."""
     if buckets * len(key) < PAYS or key.itemsize < 4:
         return None
+    width = _width(key, columns, buckets)
+    return width if _jumps(key, width) else None
+
+
+def in_order(key: Array, columns: Sequence[Array], buckets: int) -> bool:
+    """Whether most of many entries lie in the same part as the one before: what goes to its bucket at once stays in the near caches."""
+    return not _jumps(key, _width(key, columns, buckets))
+
+
+def _width(key: Array, columns: Sequence[Array], buckets: int) -> int:
     entry = 4 + 2 * sum([column.itemsize for column in columns])
     parts = min(MOST, max(LEAST, len(key) * entry // INSIDE))
-    shift = max(1, (buckets - 1).bit_length() - (parts - 1).bit_length())
+    return max(1, (buckets - 1).bit_length() - (parts - 1).bit_length())
+
+
+def _jumps(key: Array, width: int) -> bool:
     at = np.linspace(0, len(key) - SAMPLE - 1, SAMPLE).astype(np.int64)[:, None] + np.arange(SAMPLE + 1)
-    sample = key[at] >> shift
-    return shift if np.count_nonzero(sample[:, 1:] != sample[:, :-1]) > SCATTERED * SAMPLE**2 else None
+    sample = key[at] >> width
+    return bool(np.count_nonzero(sample[:, 1:] != sample[:, :-1]) > SCATTERED * SAMPLE**2)
 
 
 def scattered(

@@ -12,7 +12,7 @@ from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
 from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
-from sparsejax.jit.runtime.passes import duplicates, entered_rows, insertions, named_segments, segment_loops
+from sparsejax.jit.runtime.passes import duplicates, entered_rows, insertions, named_segments, partitions, segment_loops
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -311,7 +311,8 @@ class SegmentPasses(Passes):
         self, row: Array, column: Array, vals: Array, rows: int, extent: int
     ) -> tuple[Array, Array, Array] | None:
         row, column, vals = (np.ascontiguousarray(a) for a in (row, column, vals))
-        if len(vals) < FAR:
+        # entries in some order stay in the caches on their way, and a thread that is alone has nobody to share passes with
+        if len(vals) < FAR or (threads.count() == 1 and partitions.in_order(row, [column, vals], rows)):
             found = entered_rows.entered(row, column, vals, rows, extent)
             if found is not None:
                 return found
