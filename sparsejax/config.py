@@ -245,6 +245,11 @@ def explain_cache_misses() -> bool:
     return found
 
 
+def told() -> bool:
+    """Whether something is to be checked, or told, of every program that is made."""
+    return check_jaxprs() or log_compiles() or explain_cache_misses()
+
+
 def cache_dir() -> str:
     """Where compiled kernels are kept: "auto", "off" or a folder."""
     found: str = _scope.get().get("cache_dir", _texts["cache_dir"])

@@ -36,15 +36,15 @@ REMEMBERED = 512
 _FLOATING = frozenset([float, complex])
 _FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
 """Types of arguments that are remembered by value: equal ones of one of these types are alike."""
-_compiler: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
+_compiler: list[Callable[[Callable[..., Any], Any], Callable[..., Any]]] = []
 _lock = threading.Lock()
 _learning: list[None] = []
 """As many as calls are learnt from, in all threads: what they call runs as it is written, so that its operations are noted."""
 forks.anew(__name__, _lock=threading.Lock, _learning=list)
 
 
-def set_compiler(compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Install what compiles a function of arrays as one program (`jit`, a higher floor)."""
+def set_compiler(compiled: Callable[[Callable[..., Any], Any], Callable[..., Any]]) -> None:
+    """Install what compiles a function of arrays as one program (`jit`, a higher floor), given what it is known by in all processes, or None."""
     _compiler[:] = [compiled]
 
 
@@ -59,6 +59,8 @@ class Calls:
 
     def __init__(self, function: Callable[..., Any], operands: int, whole: bool) -> None:
         self.function, self.operands, self.whole = function, operands, whole
+        self.name = _name(function)
+        """What it is known by in all processes that run these sources, or ""."""
         self.runs: dict[Any, Run] = {}
         """What a call comes to, by the structures of its operands and its other arguments, and by all extents."""
         self.families: dict[Any, Any] = {}
@@ -79,6 +81,15 @@ class Calls:
             cache.clear()
 
 
+def _name(function: Any) -> str:
+    code = getattr(function, "__code__", None)
+    if code is None or function.__closure__ or "<" in code.co_qualname:
+        return ""
+    module = str(function.__globals__["__name__"])
+    return f"{module}.{code.co_qualname}" if module.partition(".")[0] == _PACKAGE else ""
+
+
+_PACKAGE = __name__.partition(".")[0]
 _all: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
@@ -373,7 +384,7 @@ def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: 
             return function(*operands, *rest, **kwargs)
 
         del of_arrays.__wrapped__
-        program = _compiler[0](of_arrays)
+        program = _compiler[0](of_arrays, (calls.name, fixed) if calls.name else None)
         _keep(calls.programs, fixed, program)
     result = program(*arrays)
     run = program.quick(tuple([a._aval if isinstance(a, Array) else primitive.viewed(a)[1] for a in arrays]))

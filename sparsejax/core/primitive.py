@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,6 +20,18 @@ from sparsejax.formats import Format, ingest, scipy_io
 from sparsejax.formats.storage import Storage, Template, dense_template
 
 Rule = Callable[..., Any]
+
+
+class Records(Protocol):
+    """What earlier processes have planned."""
+
+    def recall(self, key: Any, make: Callable[[], ClosedJaxpr], arrays: Sequence[Array], shared: bool) -> Any:
+        """What runs the program of a key, which `make` makes, on such operands, as a `ClosedJaxpr`; None where no process has planned it."""
+
+    def keep(self, key: Any, closed: Any, arrays: Sequence[Array]) -> None:
+        """Keep for other processes what a program became that has run on these operands."""
+
+
 Executor = Callable[[ClosedJaxpr, Sequence[Array]], list[Array]]
 
 _executor: list[Executor] = []
@@ -30,6 +42,9 @@ _direct: list[Callable[..., Array]] = []
 _lifts: dict[Any, bool] = {}
 _families: dict[Any, Any] = {}
 _new_family: list[Callable[[], Any]] = []
+_records: list[Records] = []
+_named: dict[str, Primitive | None] = {}
+"""The primitives by name; None where several have it."""
 _lock = threading.Lock()
 forks.anew(__name__, _lock=threading.Lock)
 
@@ -59,6 +74,11 @@ def set_direct(run: Callable[..., Array]) -> None:
 def set_families(make: Callable[[], Any]) -> None:
     """Install what finds the jaxpr of an operation for operands of a new shape (`jit/runtime/shapes`, a higher floor)."""
     _new_family[:] = [make]
+
+
+def set_records(records: Records) -> None:
+    """Install what remembers programs from process to process (`jit/runtime/kept_plans`, a higher floor)."""
+    _records[:] = [records]
 
 
 def execute(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
@@ -163,6 +183,7 @@ class Primitive:
         remembered: bool = False,
     ) -> None:
         self.name = name
+        _named[name] = self if name not in _named else None
         self.typing = typing
         self.reference = reference
         self.notation = notation
@@ -188,6 +209,11 @@ class Primitive:
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is the only one of its name, in every process."""
+        return _named[self.name] is self
 
     @property
     def views(self) -> bool:
@@ -271,35 +297,45 @@ class Primitive:
                 if _noting.notes is not None:
                     _noting.notes.append(Note(self, None, args, values, found[0], family))
                 return found[0] if self.multiple else found[0][0]
+        known = None
         if closed is None:
-            closed = self._at_once(values, arrays, params, key)
+            closed, known = self._at_once(values, arrays, params, key)
             with _lock:
                 closed = _eager.setdefault(key, closed)
                 forget(_eager)
         results = execute(closed, arrays)
+        if known is not None:
+            _records[0].keep(known, closed, arrays)
         if _noting.notes is not None:
             _noting.notes.append(Note(self, closed, args, values, results, None))
         return results if self.multiple else results[0]
+
+    @property
+    def _is_pure(self) -> bool:
+        """Whether its name, parameters and operands say all that it does."""
+        return self.is_known and not self.effect and not self.asks and self.notation is not None
 
     def _is_plain(self, values: list[Any]) -> bool:
         """Whether a library call of one result is all there is to do."""
         plain = self.notation is None and self.call is not None and self.bodies is None and self.inline is None
         return plain and not self.multiple and not config.forcing and all(isinstance(v, Array) for v in values)
 
-    def _at_once(self, values: list[Any], arrays: list[Array], params: dict[str, Any], key: Any) -> ClosedJaxpr:
-        """The operation as a jaxpr: for these shapes, or for those that differ in their extents alone."""
-        line = user_line()
+    def _at_once(
+        self, values: list[Any], arrays: list[Array], params: dict[str, Any], key: Any
+    ) -> tuple[ClosedJaxpr, Any]:
+        """The operation as a jaxpr: for these shapes, with a key for its record, or for those that differ in their extents alone."""
+        line, numbers = user_line(), [None if isinstance(v, Array) else v for v in values]
 
         def make(avals: Sequence[Aval]) -> tuple[ClosedJaxpr, Any]:
             trace, given = Trace(), iter(avals)
             inputs: list[Var] = []
             atoms: list[Atom] = []
-            for value in values:
-                if isinstance(value, Array):
+            for number in numbers:  # not the arrays, which whoever keeps this would keep
+                if number is None:
                     inputs.append(Var(next(given)))
                     atoms.append(inputs[-1])
                 else:
-                    literal = trace.atom(value)
+                    literal = trace.atom(number)
                     assert isinstance(literal, Literal)
                     atoms.append(literal)
             outs = tuple(Var(a) for a in self.out_avals([a.aval for a in atoms], params))
@@ -309,7 +345,10 @@ class Primitive:
         avals = [a.aval for a in arrays]
         family = self._family(key)
         found = None if family is None else family.find(avals, arrays, make)
-        return (found or make(avals))[0]
+        if found is not None or family is None or not self._is_pure:
+            return (found or make(avals))[0], None
+        known = self.name, *key[1:]
+        return _records[0].recall(known, lambda: make(avals)[0], arrays, True) or make(avals)[0], known
 
     def _family(self, key: Any) -> Any:
         """What serves all operands that differ from these in their extents alone; None where what it runs was traced for these shapes."""
@@ -337,6 +376,14 @@ def _value(value: Any, position: int, name: str, keep: bool) -> Any:
     if type(value) is np.ndarray and not keep:
         return view(value)
     return asarray(value, f"argument {position} of {name}", keep)
+
+
+def named(name: str) -> Primitive:
+    """The only primitive with this name; KeyError where there is none."""
+    found = _named.get(name)
+    if found is None:
+        raise KeyError(name)
+    return found
 
 
 def clear_caches() -> None:

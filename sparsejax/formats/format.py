@@ -324,6 +324,10 @@ class Format:
         return _parsed(text, ndim)
 
     def __str__(self) -> str:
+        return _named(self)
+
+    @property
+    def _name(self) -> str:
         if self.blocked:
             columns = self.levels[1]
             if self.ndim == 2 and self == block_sparse(*self.blocks, level=columns):
@@ -348,6 +352,11 @@ class Format:
 
     def __repr__(self) -> str:
         return f"Format({str(self)!r})"
+
+
+@functools.lru_cache(maxsize=256)
+def _named(form: Format) -> str:
+    return form._name
 
 
 @functools.lru_cache(maxsize=256)

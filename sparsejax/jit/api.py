@@ -27,7 +27,7 @@ from sparsejax.jit.inspect import cache_misses
 from sparsejax.jit.inspect.ahead_of_time import Call, Lowered, Traced, as_leaf, once, viewed
 from sparsejax.jit.inspect.explain import explained as explain_traced
 from sparsejax.jit.inspect.explanation import Explanation
-from sparsejax.jit.runtime import plans, signature, tuning
+from sparsejax.jit.runtime import kept_plans, plans, signature, tuning
 from sparsejax.jit.runtime.call_cache import Shapes, Shortcut
 from sparsejax.jit.runtime.shapes import Family
 from sparsejax.jit.runtime.signature import Signature
@@ -36,16 +36,16 @@ from sparsejax.transforms.staging import trace_to_jaxpr
 
 primitive.set_executor(plans.execute)
 primitive.set_families(Family)
+primitive.set_records(kept_plans)
 primitive.set_direct(plans.directly)
-again.set_compiler(lambda function: jit(function, autotune=False))
+again.set_compiler(lambda function, name: JitFunction(function, (), (), (), True, "off", name))
 
 SIGNATURES = 1024
 """Signatures that a jitted function remembers, about 60 KB each with their plans; of more, the quarter that was called longest ago is
 forgotten, and traced again when it is called again."""
 
 log = logging.getLogger("sparsejax")
-_stack = trace.stack
-_NUMBERS = frozenset([bool, int, float, complex])
+_stack, _LEAF, _NUMBERS = trace.stack, tree_util.tree_structure(0), frozenset([bool, int, float, complex])
 functions: weakref.WeakValueDictionary[int, JitFunction[Any]] = weakref.WeakValueDictionary()
 """All jitted functions, by identity."""
 Result = TypeVar("Result")
@@ -62,12 +62,13 @@ class JitFunction(Generic[Result]):
         donate_argnums: Sequence[int],
         dynamic: Any = True,
         autotune: Any = None,
+        known_as: Any = None,
     ) -> None:
         self.__name__ = "function"
         functools.update_wrapper(self, function)
         self._function = function
         self._options = tuple(static_argnums), tuple(static_argnames), tuple(donate_argnums), dynamic, autotune
-        self._autotune = autotune
+        self._autotune, self._known_as = autotune, known_as
         self._argnums, self._argnames = _positions(function, static_argnums, static_argnames, "static")
         self._donated, self._donated_names = _positions(function, donate_argnums, (), "donate")
         both = sorted(self._argnums & self._donated)
@@ -178,6 +179,8 @@ class JitFunction(Generic[Result]):
             outs = plans.execute(traced.closed, leaves, once(self._donated_leaves(args, kwargs)))
         else:
             outs = plans.execute(traced.closed, leaves)
+            if traced.record is not None:
+                kept_plans.keep(traced.taken_record(), traced.closed, leaves)
             avals = [a._aval for a in leaves]
             self._last = last = traced.shortcut(avals, names) if comes_back and not config.forcing else None
             if last is not None and self._simple and not names and self._families:
@@ -298,7 +301,6 @@ class JitFunction(Generic[Result]):
         self, key: Any, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any], run: bool
     ) -> Signature:
         (positional, named), _ = self._split(args, kwargs)
-        known = list(self._cache)
         _, tree = tree_util.tree_flatten((positional, named))
         out_trees: list[tree_util.PyTreeDef] = []
 
@@ -322,10 +324,14 @@ class JitFunction(Generic[Result]):
         if config.explain_cache_misses():
             paths = self._paths(args, kwargs)
             told = "" if family is None else family.told(signature.axes(paths, avals))
-            reason = cache_misses.reason(self.__name__, key, known, paths)
-            log.warning("%s", f"{reason}; {told}" if told else reason)
+            reason = cache_misses.reason(self.__name__, key, list(self._cache), paths)
+            log.warning("%s%s", reason, f"; {told}" if told else "")
+        record = (self._known_as, key) if found is None and family is not None and self._known_as else None
+        if record is not None and (kept := kept_plans.recall_function(record, self._function, leaves)):
+            found = kept, (_LEAF, [])
         closed, (out_tree, limits) = found or make(avals)
         traced = Signature(closed, out_tree, limits)
+        traced.record = record if out_tree == _LEAF and not limits else None
         if traced.is_inner:
             return traced
         return self._kept(key, traced)
@@ -365,14 +371,8 @@ class JitFunction(Generic[Result]):
 
     def _paths(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
         """The names of the leaves of the arguments, in order."""
-        numbers = (k for k in range(len(args)) if k not in self._argnums)
         (positional, named), _ = self._split(args, kwargs)
-        found = [
-            f"argument {k}{p}"
-            for k, a in zip(numbers, positional, strict=True)
-            for p, _ in tree_util.leaves_with_paths(a)
-        ]
-        return found + [f"argument {p}" for p, _ in tree_util.leaves_with_paths(named)]
+        return signature.paths([k for k in range(len(args)) if k not in self._argnums], positional, named)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace for these arguments (arrays, ShapeDtypeStructs, or values of a function being traced) without running."""

@@ -19,6 +19,7 @@ from collections import OrderedDict
 from typing import Any
 
 from sparsejax import config
+from sparsejax.cached import Recent
 from sparsejax.errors import NEGATIVE_POWER
 from sparsejax.jit.backend import builder, engine, host, loader, records
 
@@ -28,9 +29,10 @@ log = logging.getLogger("sparsejax")
 class Kernel:
     """A compiled kernel: call it with packed 8-byte slots."""
 
-    def __init__(self, address: int, keep: Any) -> None:
+    def __init__(self, address: int, keep: Any, key: str = "") -> None:
+        """`key` is the digest of its text."""
         self._keep = keep
-        self.address = address
+        self.address, self.key = address, key
         self.function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
     def run_packed(self, slots: bytes) -> int:
@@ -56,6 +58,8 @@ _KEPT = 1024
 _lock = threading.RLock()
 _live: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
 _recent: OrderedDict[str, Kernel] = OrderedDict()
+latest: Recent[str, bytes] = Recent(64)
+"""The object files that were placed last, by the digests of their texts."""
 _compiled = 0
 
 
@@ -66,14 +70,27 @@ def compile_text(text: str, plain: bool = False) -> Kernel:
     with _lock:
         kernel = kernel or _live.get(key)
         if kernel is None:
-            kernel = _make(text, plain)
+            kernel = _make(text, plain, key)
         elif records.recording():
             _image(text, plain)
-        _live[key] = _recent[key] = kernel
-        _recent.move_to_end(key)
-        while len(_recent) > _KEPT:
-            _recent.popitem(last=False)
+        _keep_loaded(key, kernel)
     return kernel
+
+
+def loaded(key: str, image: bytes) -> Kernel:
+    """The kernel of the text with this digest, of which somebody kept the object file."""
+    with _lock:
+        kernel = _live.get(key) or Kernel(*place(image), key)
+        latest.put(key, image)
+        _keep_loaded(key, kernel)
+    return kernel
+
+
+def _keep_loaded(key: str, kernel: Kernel) -> None:
+    _live[key] = _recent[key] = kernel
+    _recent.move_to_end(key)
+    while len(_recent) > _KEPT:
+        _recent.popitem(last=False)
 
 
 def known_text(text: str) -> Kernel | None:
@@ -83,9 +100,11 @@ def known_text(text: str) -> Kernel | None:
     return compile_text(text) if known else None
 
 
-def _make(text: str, plain: bool) -> Kernel:
+def _make(text: str, plain: bool, key: str) -> Kernel:
     started, before = time.perf_counter(), _compiled
-    kernel = Kernel(*place(_image(text, plain)))
+    image = _image(text, plain)
+    kernel = Kernel(*place(image), key)
+    latest.put(key, image)
     known = _compiled == before
     if config.log_compiles():
         verb, took = "loaded" if known else "compiled", 1e3 * (time.perf_counter() - started)
@@ -129,6 +148,7 @@ def forget() -> None:
     with _lock:
         _live.clear()
         _recent.clear()
+        latest.clear()
 
 
 def compile_seconds(text: str) -> float:

@@ -106,7 +106,7 @@ class ObjectCache:
             _check_private(status, name)
             if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
                 raise ValueError(f"{name} is not a file of the cache")
-            image = _unframed(stream.read(_LARGEST + 1), digest)
+            image = _unframed(stream.read(status.st_size + 1), digest)
             if time.time() - status.st_mtime > _STALE:
                 with contextlib.suppress(OSError):
                     os.utime(file)

@@ -52,6 +52,9 @@ class Positional:
     reads: tuple[tuple[int, bool], ...]
     like: int | None
     fill_value: Any
+    families: Families = ()
+    sizes: tuple[int, ...] = ()
+    """What it was made for: operands that share patterns, and how many entries each has."""
 
     def inputs(self, inputs: Sequence[Storage]) -> list[Storage]:
         """The operands of the step."""
@@ -135,12 +138,22 @@ def _stored_like(step: partition.KernelStep, access: cin.Access) -> bool:
 
 def positional(step: partition.KernelStep, families: Families, inputs: Sequence[Storage]) -> Positional | None:
     """`step` by position, where the operands of a family share their pattern; None where that changes nothing."""
+    sizes = [2 if s.format.is_dense else max(2, int(statistics.positions(s)[_last(s.format)])) for s in inputs]
+    if step.nest.bounded:
+        sizes = [Bounded.named(f"p{k}", size) for k, size in enumerate(sizes)]
+    return of_sizes(step, families, tuple(sizes))
+
+
+def of_sizes(step: partition.KernelStep, families: Families, sizes: tuple[int, ...]) -> Positional | None:
+    """As `positional`, for operands of so many entries (2: a dense one)."""
+    made = _positional(step, families, sizes)
+    return None if made is None else replace(made, families=families, sizes=sizes)
+
+
+def _positional(step: partition.KernelStep, families: Families, sizes: Sequence[int]) -> Positional | None:
     nest = step.nest
     accesses = {a.tensor.name: a for a in cin.accesses(nest.composite)}
     ordered = [accesses[t.name] for t in nest.inputs]
-    sizes = [2 if s.format.is_dense else max(2, int(statistics.positions(s)[_last(s.format)])) for s in inputs]
-    if nest.bounded:
-        sizes = [Bounded.named(f"p{k}", size) for k, size in enumerate(sizes)]
     head = {a: a for a in ordered}
     head |= {ordered[k]: ordered[family[0]] for family in families for k in family}
     own = next((a for a in ordered if head[a] == a and _walkable(a) and _over(step, a, head)), None)

@@ -165,6 +165,11 @@ class Binding:
         return self._kernel
 
     @property
+    def key(self) -> str:
+        """The digest of its text."""
+        return self._compiled.key
+
+    @property
     def prefix(self) -> bytes:
         """The slots before those of inputs."""
         return self._first

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -70,11 +70,28 @@ class Planned:
     """Inputs, by position, that the result may overwrite (`donation`)."""
     starts: tuple[int, ...] = ()
     """Inputs, by position, that are copied where they do not begin with a line (`line_starts`)."""
+    recipe: plan_cache.Recipe | None = None
+    """What it was made by, but for the text; None of a kernel that reads numbers at run time, or is for one of many shapes."""
 
     @property
     def as_given(self) -> bool:
         """Whether the kernel reads the inputs themselves."""
         return not self.moves and not self.starts
+
+
+def bound(
+    compiled: compiler.Kernel,
+    recipe: plan_cache.Recipe,
+    output: cin.Tensor,
+    op: str | None,
+    constants: Numbers | None,
+    observed: Observed,
+) -> Planned:
+    """A compiled kernel, ready to run: `output` is what it makes, accumulated with `op`, reading `constants`."""
+    area = None if constants is None else constants.area()
+    made = binding.Binding(compiled, output, op, recipe.cut, recipe.expected, area, recipe.shared, recipe.whole)
+    account = None if recipe.later is None else replan.Account(recipe.later)
+    return Planned(made, recipe.moves, observed, account, recipe.over, recipe.starts)
 
 
 @dataclass
@@ -105,7 +122,7 @@ class KernelRunner:
         self._sized(nest.output, self.step.output.aval)
         self._fresh = statistics.named(self.step.nest, self.step.arguments, self.made)
         self._same = statistics.same(self.step.nest, self.step.arguments)
-        self.joins = self._joins()
+        self.joins, self.bounded = self._joins(), nest.bounded
         counted = features.sparse_result and features.reduced
         self.meeting = collisions.plan(self.step.nest) if choices.applies(counted) else None
         joined = {k for a, _, b, _ in self.joins.values() for k in (a, b)}
@@ -383,7 +400,7 @@ class KernelRunner:
         return self._observed(inputs, exact=True)
 
     def _observed(self, inputs: Sequence[Storage], exact: bool) -> Observed:
-        if self.nest.bounded:
+        if self.bounded:
             return tuple(map(statistics.rates, inputs))
         found: list[tuple[Any, ...]] = list(map(statistics.exact_positions if exact else statistics.positions, inputs))
         pairs = [skew.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
@@ -430,8 +447,8 @@ class KernelRunner:
     def _planned(self, observed: Observed, order: replan.Order) -> Planned:
         if self.origin is not None:
             known = self.origin.plan(observed, order)
-            bound = known.binding.resized(self.output)
-            return Planned(bound, known.moves, observed, known.account, known.over, known.starts)
+            made = known.binding.resized(self.output)
+            return Planned(made, known.moves, observed, known.account, known.over, known.starts)
         seen = observed, sorted(self._fresh), self._same
         key = plan_cache.key(self.step.nest, self.shared, config.planning(), machine.current(), seen, order)
         constants = Numbers() if self.shared else None
@@ -440,11 +457,9 @@ class KernelRunner:
             recipe = self._recipe(observed, constants, order)
             if not constants:
                 plan_cache.store(key, recipe)
-        compiled, output, cut = compiler.compile_text(recipe.text), self.nest.output, recipe.cut
-        area = None if constants is None else constants.area()
-        bound = binding.Binding(compiled, output, self.nest.op, cut, recipe.expected, area, recipe.shared, recipe.whole)
-        account = None if recipe.later is None else replan.Account(recipe.later)
-        return Planned(bound, recipe.moves, observed, account, recipe.over, recipe.starts)
+        compiled = compiler.compile_text(recipe.text)
+        planned = bound(compiled, recipe, self.nest.output, self.nest.op, constants, observed)
+        return planned if constants else replace(planned, recipe=replace(recipe, text=""))
 
     def _recipe(self, observed: Observed, constants: Numbers | None, order: replan.Order = ()) -> plan_cache.Recipe:
         """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""

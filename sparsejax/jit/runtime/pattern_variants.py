@@ -40,6 +40,15 @@ class Variants(Generic[Runner]):
         """Whether there is one kernel whatever the operands are: none of them may share a pattern with another."""
         return not self._patterns.groups
 
+    @property
+    def patterns(self) -> Patterns:
+        """What may be computed by position."""
+        return self._patterns
+
+    def known(self, settings: tuple[Any, ...]) -> list[tuple[Families, tuple[Positional, Runner] | None]]:
+        """The kernels that were found under these settings, by the operands that share patterns."""
+        return [(key[-1], found) for key, found in self._known.items() if key[:-1] == settings]
+
     def resized(self, change: Callable[[Runner], Runner]) -> Variants[Runner]:
         """The same kernels, changed, for one of the shapes that they serve."""
         made = Variants(self._step, self._patterns, self._make)

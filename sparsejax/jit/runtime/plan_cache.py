@@ -94,18 +94,26 @@ def _load(key: str) -> Recipe | None:
 
 
 def _encoded(recipe: Recipe) -> bytes:
+    return f"{json.dumps(encoded(recipe))}\n{recipe.text}".encode()
+
+
+def encoded(recipe: Recipe) -> dict[str, Any]:
+    """A recipe but for its text, for JSON."""
     moves = [(position, str(form), form.ndim) for position, form in recipe.moves]
     cut = None if recipe.cut is None else vars(recipe.cut)
     shared = None if recipe.shared is None else vars(recipe.shared)
     later = None if recipe.later is None else recipe.later.encoded()
     fields = {"moves": moves, "expected": recipe.expected, "cut": cut, "shared": shared, "whole": recipe.whole}
-    head = json.dumps(fields | {"later": later, "over": recipe.over, "starts": recipe.starts})
-    return f"{head}\n{recipe.text}".encode()
+    return fields | {"later": later, "over": recipe.over, "starts": recipe.starts}
 
 
 def _decoded(record: bytes) -> Recipe:
     head, _, text = record.decode().partition("\n")
-    fields = json.loads(head)
+    return decoded(json.loads(head), text)
+
+
+def decoded(fields: dict[str, Any], text: str) -> Recipe:
+    """The recipe that `encoded` says, with its text."""
     moves = tuple((position, Format.parse(form, ndim)) for position, form, ndim in fields["moves"])
     cut = None if fields["cut"] is None else chunked.Cut(**fields["cut"])
     shared = None if fields["shared"] is None else Shared(**fields["shared"])

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,25 @@ from sparsejax.jit.runtime.whole.registers import Unbound
 from sparsejax.lax.rounds import Body, Rounds
 
 
+class Seen(Mapping[Var, Storage]):
+    """What the operands of a first call hold, and whether somebody has looked."""
+
+    def __init__(self, known: Mapping[Var, Storage]) -> None:
+        self._known, self.seen = known, False
+
+    def __getitem__(self, var: Var) -> Storage:
+        self.seen = True
+        return self._known[var]
+
+    def __iter__(self) -> Iterator[Var]:
+        self.seen = True
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        self.seen = True
+        return len(self._known)
+
+
 class Plan(Body):
     """The steps of a jaxpr, over numbered registers: constants and inputs first, then literals that are read, then results.
 
@@ -60,6 +79,8 @@ class Plan(Body):
         notes: list[reassociate.Chosen] = []
         self._constants = {} if closed.shared else dict(zip(self.jaxpr.consts, [c._storage for c in closed.consts]))
         self._constants |= {self.jaxpr.inputs[k]: s for k, s in (constants or {}).items()}
+        self.by_facts = False
+        """Whether what operands held in the first call decided what steps there are."""
         steps = closed.cache.get("steps") or self._steps(storages, refused, notes)
         computed: set[Var] = set()
         for s in steps:
@@ -69,6 +90,7 @@ class Plan(Body):
             KernelRunner(s, closed.shared, made=anew) if isinstance(s, partition.KernelStep) else s for s in steps
         ]
         self.count = len(self.steps)
+        self.operands = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
         self._numbers: dict[Var, int] = {}
         for var in (*self.jaxpr.consts, *self.jaxpr.inputs):
             self._numbers[var] = len(self._numbers)
@@ -121,7 +143,7 @@ class Plan(Body):
     def _connect(self) -> None:
         """Put the steps in a row."""
         calls = [self._call(number) for number in range(len(self.steps))]
-        count = len(self.jaxpr.consts) + len(self.jaxpr.inputs)
+        count = self.operands
         layout = sequence.Layout(
             count,
             len(self.literals),
@@ -260,8 +282,10 @@ class Plan(Body):
     ) -> list[partition.Step]:
         """The steps; `notes` get what was decided of products."""
         given = zip((*self.jaxpr.consts, *self.jaxpr.inputs), storages, strict=False)
-        steps, found = pipeline.steps_of(self.jaxpr, dict(given), refused, self._constants)
+        observed = Seen(dict(given))
+        steps, found = pipeline.steps_of(self.jaxpr, observed, refused, self._constants)
         notes += found
+        self.by_facts = observed.seen
         return steps
 
     def _written(self, storages: Sequence[Storage]) -> Plan:

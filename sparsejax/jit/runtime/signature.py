@@ -28,7 +28,7 @@ clock = itertools.count()
 class Signature:
     """A traced signature: the jaxpr, the tree of its result, and what its Python integers must fit into."""
 
-    __slots__ = ("closed", "limits", "out_tree", "quick", "used")
+    __slots__ = ("closed", "limits", "out_tree", "quick", "record", "used")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef, limits: Limits | None = None) -> None:
         self.used = next(clock)
@@ -36,6 +36,13 @@ class Signature:
         self.out_tree = out_tree
         self.limits = limits_of(closed.jaxpr) if limits is None else limits
         self.quick: Shortcut | None = None
+        self.record: Any = None
+        """The key of a record of it that is to be made (`kept_plans`)."""
+
+    def taken_record(self) -> Any:
+        """The key of its record, which is made only once."""
+        record, self.record = self.record, None
+        return record
 
     @property
     def is_inner(self) -> bool:
@@ -73,6 +80,14 @@ def limits_of(jaxpr: Jaxpr) -> Limits:
             if atom in weak and dtype.kind in "iu" and (exponent or dtype != atom.aval.dtype):
                 found[weak[atom], dtype, exponent] = None
     return list(found)
+
+
+def paths(numbers: Sequence[int], positional: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
+    """The names of the leaves of arguments, in order: those given by position, which have these numbers, and by name."""
+    found = [
+        f"argument {k}{p}" for k, a in zip(numbers, positional, strict=True) for p, _ in tree_util.leaves_with_paths(a)
+    ]
+    return found + [f"argument {p}" for p, _ in tree_util.leaves_with_paths(named)]
 
 
 def typed(value: Any) -> Any:

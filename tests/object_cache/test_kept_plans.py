@@ -1,0 +1,351 @@
+"""Programs on disk: what a new process runs by a record gives the same bits as what it plans itself, and nothing else is taken for it."""
+
+import gc
+import json
+import os
+import random
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax import config, nn
+from sparsejax.core.again import again
+from sparsejax.core.avals import Aval
+from sparsejax.core.primitive import Primitive
+from sparsejax.formats import Format
+from sparsejax.jit.runtime import kept_plans, plans
+from tests.fuzz import programs
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the cache relies on POSIX permissions")
+
+OPERATIONS = (
+    lambda A, B, x, X: A @ x,
+    lambda A, B, x, X: A @ X,
+    lambda A, B, x, X: A.T @ B,
+    lambda A, B, x, X: A + B,
+    lambda A, B, x, X: A * B,
+    lambda A, B, x, X: A * 2,
+    lambda A, B, x, X: A > 0.25,
+    lambda A, B, x, X: A.sum(),
+    lambda A, B, x, X: A.sum(axis=0),
+    lambda A, B, x, X: A.max(axis=1),
+    lambda A, B, x, X: A.min(),
+    lambda A, B, x, X: A.mean(axis=0),
+    lambda A, B, x, X: snp.exp(A) - 1,
+    lambda A, B, x, X: A**2,
+    lambda A, B, x, X: snp.where(A > 0.5, A, 0),
+    lambda A, B, x, X: snp.maximum(A, B),
+    lambda A, B, x, X: snp.argmax(A, axis=1),
+    lambda A, B, x, X: snp.count_nonzero(A, axis=0),
+    lambda A, B, x, X: A * x,
+    lambda A, B, x, X: snp.trace(A[:20, :20]),
+    lambda A, B, x, X: snp.linalg.norm(A),
+    lambda A, B, x, X: nn.softmax(A, axis=1),
+    lambda A, B, x, X: snp.einsum("ij,ij->i", A, B),
+    lambda A, B, x, X: A.astype("float32") @ x.astype("float32"),
+    lambda A, B, x, X: A.asformat("csc") @ x,
+    lambda A, B, x, X: A * A,
+)
+
+
+def operands(number, seed=0, density=0.1):
+    """Matrices of one pattern of zeros and of two, a vector and a dense matrix."""
+    rng = np.random.default_rng([number, seed])
+    n, m = 23 + 3 * number, 31 + number
+    A, B = (sp.random_array((n, m), density=density, format="csr", rng=rng) for _ in range(2))
+    return sj.array(A), sj.array(B), sj.array(rng.standard_normal(m)), sj.array(rng.standard_normal((m, 3)))
+
+
+def bits(result):
+    """All of an array, as text."""
+    s = result.storage
+    held = [a for level in s.buffers for a in level]
+    known = [(a.dtype.str, a.shape, a.tobytes().hex()) for a in (*held, s.vals)]
+    return repr((str(s.format), s.shape, s.fill_value.tobytes().hex(), known))
+
+
+def session(seed=0, density=0.1):
+    """What a session comes to, by operation."""
+    return [bits(op(*operands(k, seed, density))) for k, op in enumerate(OPERATIONS)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An empty folder for records."""
+    before = config.cache_dir()
+    config.update("cache_dir", tmp_path / "cache")
+    sj.clear_caches()
+    yield tmp_path / "cache"
+    config.update("cache_dir", before)
+    sj.clear_caches()
+
+
+@pytest.fixture
+def recalled(monkeypatch):
+    """One entry for every program that is found on disk."""
+    found, real = [], kept_plans.Kept.__init__
+
+    def noted(self, *args):
+        real(self, *args)
+        found.append(self)
+
+    monkeypatch.setattr(kept_plans.Kept, "__init__", noted)
+    return found
+
+
+def test_a_session_has_the_same_bits_in_a_second_process(folder, recalled):
+    first = session()
+    assert not recalled
+    sj.clear_caches()
+    assert session() == first
+    assert len(recalled) > 20
+    assert not any(kept.plan.missed for kept in recalled)
+    with config.using(cache_dir="off"):
+        sj.clear_caches()
+        assert session() == first
+
+
+@pytest.mark.parametrize("density", [0.1, 0.02, 0.6])
+def test_operands_that_hold_other_entries(folder, recalled, density):
+    with config.using(cache_dir="off"):
+        wanted = session(1, density)
+    sj.clear_caches()
+    session()
+    sj.clear_caches()
+    assert session(1, density) == wanted
+    assert recalled
+
+
+def test_shared_patterns_and_others_under_one_record(folder, recalled):
+    A, B, *_ = operands(0)
+    sine = snp.sin(A)
+    pairs = [(A, sine), (A, B), (sine, A), (B, A), (A, A)]
+
+    def all_of(order):
+        return {k: bits(pairs[k][0] + pairs[k][1]) for k in order}
+
+    wanted = all_of(range(5))
+    for order in ((0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (1, 0, 3, 2, 4)):
+        sj.clear_caches()
+        assert all_of(order) == wanted
+    assert recalled
+
+
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize("start", range(0, 160, 4))
+def test_random_programs_have_the_same_bits(folder, start):
+    def run():
+        made = []
+        for seed in range(start, start + 4):
+            drawn = programs.program(seed)
+            with np.errstate(all="ignore"):
+                result = programs.evaluate(snp, drawn.result, [o.array() for o in drawn.inputs])
+            made.append(bits(sj.array(result)))
+        return made
+
+    random.seed(start)
+    first = run()
+    sj.clear_caches()
+    assert run() == first
+
+
+PROCESS = """
+import sys
+from tests.object_cache import test_kept_plans as t
+from sparsejax.jit.runtime import kept_plans
+count, real = [0], kept_plans.Kept.__init__
+def noted(self, *args):
+    real(self, *args)
+    count[0] += 1
+kept_plans.Kept.__init__ = noted
+for line in t.session():
+    print(line)
+print(count[0])
+"""
+
+
+def process(folder, **settings):
+    """What a session comes to in a process of its own, and how many records it found."""
+    named = {f"SPARSEJAX_{k.upper()}": v for k, v in settings.items()}
+    env = os.environ | {"SPARSEJAX_CACHE_DIR": str(folder)} | named
+    here = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROCESS], env=env, cwd=here, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    *made, count = ran.stdout.splitlines()
+    return made, int(count)
+
+
+def test_processes(tmp_path):
+    folder = tmp_path / "cache"
+    first, none = process(folder)
+    second, count = process(folder)
+    assert (first, none) == (second, 0)
+    assert count > 20
+
+
+SETTINGS = (
+    {"workspace": "hash"},
+    {"skip": "masks"},
+    {"skip": "loader"},
+    {"parallel_work": 0},
+    {"dense_limit": 0},
+    {"choose": "random:3"},
+    {"choose": "pattern=coordinates"},
+    {"skip": "tile"},
+    {"machine": "zen3"},
+)
+
+
+@pytest.mark.rotating(3, exactly=True)
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_settings_are_part_of_the_key(folder, recalled, settings):
+    session()
+    with config.using(**settings):
+        sj.clear_caches()
+        under = session()
+        assert not recalled
+        with config.using(cache_dir="off"):
+            sj.clear_caches()
+            assert session() == under
+        sj.clear_caches()
+        assert session() == under
+    sj.clear_caches()
+    del recalled[:]
+    session()
+    assert len(recalled) > 20
+
+
+def test_functions_of_users_are_traced(folder):
+    A, _, x, _ = operands(0)
+    scale = 2.0
+    twice = sj.jit(lambda A, x: (A * scale) @ x)
+    first = twice(A, x)
+    sj.clear_caches()
+    scale = 3.0
+    np.testing.assert_allclose(twice(A, x).todense(), first.todense() * 1.5)
+
+
+def test_only_functions_of_this_package_have_names():
+    def made(count):
+        return again(1, whole=True)(lambda x: x * count)
+
+    x = sj.array(np.arange(3.0))
+    assert [made(k)(x).tolist() for k in (2.0, 3.0)] == [[0, 2, 4], [0, 3, 6]]
+
+
+def _files(folder):
+    return sorted(p for p in folder.iterdir() if p.suffix == ".object")
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_damaged_files_are_planned_anew(folder, recalled, damage):
+    first = session()
+    for path in _files(folder):
+        content = bytearray(path.read_bytes())
+        if damage == "flipped":
+            content[len(content) // 2] ^= 1
+        path.write_bytes(b"" if damage == "empty" else content[: -5 if damage == "cut" else None])
+    sj.clear_caches()
+    assert session() == first
+    assert not recalled
+
+
+@pytest.mark.rotating(3, exactly=True)
+@pytest.mark.parametrize("record", [b"", b"{}\n", b"[]\n", b"by facts", b"\xff", json.dumps({"code": 3}).encode()])
+def test_records_of_something_else_are_planned_anew(folder, recalled, monkeypatch, record):
+    first = session()
+    sj.clear_caches()
+    real = kept_plans.object_cache.ObjectCache.load
+    foreign = lambda self, text: record if "\nprogram " in text[:400] else real(self, text)  # noqa: E731
+    monkeypatch.setattr(kept_plans.object_cache.ObjectCache, "load", foreign)
+    assert session() == first
+    assert not recalled
+
+
+def test_operands_are_not_kept(folder, recalled):
+    def called():
+        A, B, x, _ = operands(0)
+        for result in (A @ x, A + B, A.sum(), snp.trace(A[:20, :20]), A * 0.5):
+            result.todense()
+        return [weakref.ref(s) for s in (A.storage, B.storage)]
+
+    called()
+    sj.clear_caches()
+    held = called()
+    gc.collect()
+    assert recalled
+    assert [ref() for ref in held] == [None, None]
+
+
+def test_a_record_tells_the_kernel_itself(folder, recalled):
+    """What is not in a record, the kernel says that it is of."""
+    A, _, x, _ = operands(0)
+    want = A @ x
+    sj.clear_caches()
+    got = A @ x
+    (kept,) = recalled
+    assert "full" not in vars(kept.plan)
+    assert str(kept).startswith("{ lambda")
+    assert kept.plan.steps[0].step.nest.inputs[0].format == A.format
+    assert type(kept.plan.full) is plans.Plan
+    assert bits(got) == bits(want)
+    B, *_ = operands(0, 1, 0.9)
+    np.testing.assert_allclose((B @ x).todense(), B.todense() @ x.todense())
+
+
+KEYS = (
+    ("sum", 1),
+    ("sum", 1.0),
+    ("sum", True),
+    ("sum", "1"),
+    ("sum", (1,)),
+    ("sum", (1, ())),
+    ("sum", ((1,),)),
+    ("sum", None),
+    ("sum", b"1"),
+    ("sum", np.float32(1)),
+    ("sum", np.float64(1)),
+    ("sum", np.int64(1)),
+    ("sum", -0.0),
+    ("sum", 0.0),
+    ("sum", np.dtype("f4")),
+    ("sum", np.dtype(">f4")),
+    ("sum", "<f4"),
+    ("sum", Format.parse("csr", 2)),
+    ("sum", "csr"),
+    ("sum", frozenset([1])),
+    ("sum", Aval((2,), "f4", Format.parse("dense", 1))),
+    ("sum", Aval((2,), "f4", Format.parse("dense", 1), weak_type=True)),
+    ("sum", Aval((2, 2), "f4", Format.parse("csr", 2))),
+    ("sum", Aval((2, 2), "f4", Format.parse("csr", 2), 1)),
+    ("sum", Aval((2, 2), "f4", Format.parse("csc", 2))),
+    ("sum", int),
+    ("sum,1",),
+)
+
+
+def test_keys_differ():
+    assert len({kept_plans.spelled(key) for key in KEYS}) == len(KEYS)
+
+
+@pytest.mark.parametrize("part", [object(), lambda: 0, np.arange(2), [1], {1: 2}, np.float64, random.Random(0)])
+def test_what_may_differ_in_another_process_has_no_key(part):
+    with pytest.raises(kept_plans.Unkept):
+        kept_plans.spelled(("sum", part))
+
+
+def test_names_that_several_primitives_have():
+    first = Primitive("twice of tests", typing=None, reference=None)
+    assert first.is_known
+    second = Primitive("twice of tests", typing=None, reference=None)
+    assert not first.is_known
+    assert not second.is_known
