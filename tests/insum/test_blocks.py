@@ -10,6 +10,8 @@ import sparsejax.numpy as snp
 
 ROWS = "C[R[p],i,n] += V[p,i,j] * B[K[p],j,n]"
 GROUPS = "C[R[p],i,n] += V[p,q,i,j] * B[K[p,q],j,n]"
+BEHIND = "+ 512)"
+"""How many float32 values of blocks lie between what is read and what is fetched of them, in addresses."""
 EPS = np.finfo(np.float32).eps
 
 
@@ -60,12 +62,10 @@ def test_rows_that_a_later_block_meets_are_fetched(sums, processor):
         sums_of, bounds = _expected(given, 8)
         assert (abs(np.asarray(run(start, given)) - sums_of) <= 60 * 34 * EPS * bounds).all()
         text = run.lower(start, given).as_text("loops")
-    fetched = {m for line in text.splitlines() if "prefetch" in line for m in re.findall(r"vals \+ \(+(\w+) \*", line)}
+    lines = [line for line in text.splitlines() if BEHIND not in line]
+    fetched = {m for line in lines if "prefetch" in line for m in re.findall(r"vals \+ \(+(\w+) \*", line)}
     read = {
-        m
-        for line in text.splitlines()
-        if ":" in line and "prefetch" not in line
-        for m in re.findall(r"\.vals\[\(+(\w+) \*", line)
+        m for line in lines if ":" in line and "prefetch" not in line for m in re.findall(r"\.vals\[\(+(\w+) \*", line)
     }
     assert not fetched & read
     assert fetched or sums == "walk"
@@ -82,7 +82,7 @@ def test_slots_of_groups_fetch_what_the_second_next_meets(slots, processor):
         sums_of, bounds = _expected(given, 8)
         assert (abs(np.asarray(run(start, given)) - sums_of) <= 20 * slots * 34 * EPS * bounds).all()
         text = run.lower(start, given).as_text("loops")
-    lines = text.splitlines()
+    lines = [line for line in text.splitlines() if BEHIND not in line]
     led = {m for line in lines if "prefetch" in line for m in re.findall(r"vals \+ \(+(\w+) \*", line)}
     places = [line.split("vals[")[1] for line in lines if any(f"{name} = " in line for name in led)]
     assert places
@@ -91,6 +91,40 @@ def test_slots_of_groups_fetch_what_the_second_next_meets(slots, processor):
     whole += [line for line in lines if any(f"{name} = " in line for name in parts)]
     assert whole
     assert all("+ 2)" in place and "?" in place for place in whole)
+
+
+@pytest.mark.parametrize("choose", ["columns=packed,prefetch=ahead", "sums=block,prefetch=ahead", "prefetch=none"])
+@pytest.mark.parametrize("form", ["bsr:8x8", "bsr:32x32", "blockgroupcoo:8x8:4"])
+def test_values_of_later_blocks_are_fetched(form, choose, processor):
+    """Wherever tiles fetch what later blocks meet, as many lines of values as a tile reads of a block, or a part of them by each of its strips."""
+    processor(True)
+    rng = np.random.default_rng(8)
+    dense = np.kron(rng.random((6, 6)) < 0.4, np.ones((32, 32))) * rng.standard_normal((192, 192))
+    A, B = sj.array(dense.astype("f4")).asformat(form), rng.standard_normal((192, 96)).astype("f4")
+    product = sj.jit(lambda A, B: A @ B)
+    with sj.config.using(choose=choose):
+        np.testing.assert_allclose(np.asarray(product(A, B)), dense.astype("f4") @ B, rtol=1e-4, atol=1e-4)
+        text = product.lower(A, B).as_text("loops")
+    fetched = [line for line in text.splitlines() if "A.vals" in line and "prefetch" in line and BEHIND in line]
+    assert bool(fetched) == ("ahead" in choose)
+
+
+def test_segments_whose_places_are_coordinates_fetch_as_walks_do(processor):
+    """Rows that are sorted: the loop over places fetches rows at a later place and values, as that over entries beside it."""
+    processor(True)
+    given = _given(np.random.default_rng(9), 60, None, 8, 8, 96, 8)
+    run = sj.jit(lambda C, given: sj.insum(ROWS, C=C, **given))
+    start = np.zeros((8, 8, 96), "f4")
+    with sj.config.using(choose="targets=rows,sums=walk,prefetch=ahead"):
+        sums, bounds = _expected(given, 8)
+        assert (abs(np.asarray(run(start, given)) - sums) <= 60 * 10 * EPS * bounds).all()
+        text = run.lower(start, given).as_text("loops")
+    places = text.split("for q in")
+    assert len(places) > 1
+    for part in places[1:]:
+        before = part.split("for ")[0]  # up to the next loop
+        assert "prefetch" in before
+        assert BEHIND in before
 
 
 def test_targets_of_blocks_are_rows_and_those_of_vectors_pairs():

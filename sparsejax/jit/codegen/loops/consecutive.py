@@ -7,7 +7,7 @@
     prefetch crd[pos[i + 2]], crd[pos[i + 3] - 1]  after: the ends of the segment after the next one
     if crd[lo] == lo and crd[hi - 1] == hi - 1:    coordinates ascend, so that those between are their places, too
       for q in lo * g .. hi * g:                   one loop, whose start waits for no coordinate
-        prefetch B[K.vals[q + D], j]               of wide strips
+        prefetch B[K.vals[q + D], j]               of wide strips, and of tiles over blocks
         t += V.vals[q] * B[K.vals[q], j]
     else: as before
 
@@ -21,6 +21,7 @@ order in both, and results have the same bits.
 from __future__ import annotations
 
 from sparsejax.jit.backend.builder import Val
+from sparsejax.jit.codegen import tile_fetches
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.loops import merge, prefetch
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
@@ -63,4 +64,7 @@ def _range(loop: Loop, key: Leaders, walker: Walker) -> None:
             # behind the end comes what the next segment names, as a rule
             soon = b.named("soon", b.min(b.add(place, prefetch.ROWS), b.sub(stored, 1)))
             prefetch.lines(loop, at(soon), stmt, strip.var, strip.vectors * strip.lanes)
+        elif loop.plan.prefetch and strip is not None:
+            later = at(b.named("soon", b.min(b.add(place, tile_fetches.BLOCKS), b.sub(stored, 1))))
+            tile_fetches.held(context, stmt, at(place).in_mode(ahead=((loop.var, lambda env, read: later),)), strip)
         context.emit(stmt, at(place))
