@@ -167,7 +167,7 @@ def _next_values(context: Context, stmt: cin.Stmt, env: Env, strip: Strip, whole
         return
     count = rows.count * int(context.program.extent(last))
     strips = 1 if whole else -(-int(context.program.extent(strip.var)) // (strip.lanes * strip.vectors))
-    for access, *slot in itertools.product(found, *map(range, extents)):
+    for access, slot in itertools.product(found, itertools.product(*map(range, extents))):
         here = env.bind(rows.var, rows.first).bind(last, b.i64(0))
         for var, place in zip(slots, slot, strict=True):
             here = here.bind(var, b.i64(place))
