@@ -2,12 +2,12 @@
 
     python -m benchmarks.native_blocks [--seconds 1] [--stored 0.5,0.2,0.05] [--quick]
 
-The C code is what one would write for `bsr` with float32 blocks where there are 32 registers of a line each: tiles of eight rows and two or three lines,
-whose sums are held over the walk (`h`) or over a block alone (`b`); in panels of some strips of columns, packed one strip after the other, or over
-all columns as they lie (`0`); what meets the blocks 0, 2 or 4 further on is fetched. All are compiled by the C compiler of the system; without one
-nothing is measured, and a line says so. Results are compared first. The best C program is found beforehand and takes part alone: several
-that share operands would leave these in the caches for each other. Everybody runs once a round, in a random order. A cell is the median, over rounds, of the
-best peer's time over this one's, in processor time of one thread.
+The C code is what one would write for `bsr` with float32 blocks where there are 32 registers of a line each: tiles of eight rows and two or three
+lines, whose sums are held over the walk (`h`) or over a block alone (`b`); in panels of some strips of columns, packed one strip after the other, or
+over all columns as they lie (`0`); what meets the blocks 0, 2 or 4 further on is fetched, with these values two kilobytes further on. All are
+compiled by the C compiler of the system; without one nothing is measured, and a line says so. Results are compared first. The best C program is found
+beforehand and takes part alone: several that share operands would leave these in the caches for each other. Everybody runs once a round, in a random
+order. A cell is the median, over rounds, of the best peer's time over this one's, in processor time of one thread.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ INLINE void product(V t[R][3], int lines, const float *x, int n, const float *b,
 INLINE void fetch(const float *b, int n, int lines, long ld) {
   for (int k = 0; k < n; k++) for (int v = 0; v < lines; v++) __builtin_prefetch(b + k * ld + L * v);
 }
+/* values of later blocks: the processor does not look past the end of a page */
+INLINE void behind(const float *x, int n) {
+  for (int k = 0; k < R * n; k += L) __builtin_prefetch(x + k + 512);
+}
 /* a strip of `lines` lines of a row of blocks */
 INLINE void strip(long lo, long hi, long last, const int *crd, const float *vals, const float *B, long ld, float *C, long m,
                   int n, int lines, int ahead, int held) {
@@ -59,6 +63,7 @@ INLINE void strip(long lo, long hi, long last, const int *crd, const float *vals
       for (int r = 0; r < R; r++) for (int v = 0; v < lines; v++) t[r][v] = (V){0};
       for (long p = lo; p < hi; p++) {
         if (ahead && !r0) fetch(B + (long)crd[p + ahead < last ? p + ahead : last - 1] * n * ld, n, lines, ld);
+        if (ahead) behind(vals + p * n * n + r0 * n, n);
         product(t, lines, vals + p * n * n + r0 * n, n, B + (long)crd[p] * n * ld, ld);
       }
       for (int r = 0; r < R; r++) for (int v = 0; v < lines; v++) *(V *)(C + (r0 + r) * m + L * v) = t[r][v];
@@ -70,6 +75,7 @@ INLINE void strip(long lo, long hi, long last, const int *crd, const float *vals
     for (int r0 = 0; r0 < n; r0 += R) {
       if (ahead) fetch(B + ((long)crd[p + ahead < last ? p + ahead : last - 1] * n + r0) * ld, R, lines, ld);
       for (int r = 0; r < R; r++) for (int v = 0; v < lines; v++) t[r][v] = *(const V *)(C + (r0 + r) * m + L * v);
+      if (ahead) behind(vals + p * n * n + r0 * n, n);
       product(t, lines, vals + p * n * n + r0 * n, n, B + (long)crd[p] * n * ld, ld);
       for (int r = 0; r < R; r++) for (int v = 0; v < lines; v++) *(V *)(C + (r0 + r) * m + L * v) = t[r][v];
     }
@@ -97,7 +103,17 @@ INLINE void panels(long rows, const int *pos, const int *crd, const float *vals,
     panels(rows, pos, crd, vals, B, C, P, m, depth, N, LINES, STRIPS, AHEAD, HELD); }
 """
 VARIANTS = {
-    8: ((2, 2, 0, 1), (2, 2, 2, 1), (2, 2, 4, 1), (3, 1, 0, 1), (3, 1, 2, 1), (3, 2, 2, 1), (2, 0, 2, 1), (3, 0, 2, 1)),
+    8: (
+        (2, 2, 0, 1),
+        (2, 2, 2, 1),
+        (2, 2, 4, 1),
+        (3, 1, 0, 1),
+        (3, 1, 2, 1),
+        (3, 1, 4, 1),
+        (3, 2, 2, 1),
+        (2, 0, 2, 1),
+        (3, 0, 2, 1),
+    ),
     32: ((2, 2, 0, 0), (2, 1, 2, 0), (3, 1, 2, 0), (2, 0, 0, 0), (2, 0, 2, 0), (3, 0, 2, 0), (2, 2, 0, 1)),
 }
 """Of each size of block: lines, strips of a panel (0: no panels), blocks ahead, and whether sums are held over the walk."""
