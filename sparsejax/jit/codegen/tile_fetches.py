@@ -44,7 +44,7 @@ Products of 4096^2 in blocks of 8x8 and 32x32 float32 with 128 and 512 columns t
 
 VALUES = 2048
 """How many bytes behind the values that a tile reads of a block others are fetched: the processor does not look past the end of a page. Products of 4096^2,
-half of whose blocks of 8x8 and 32x32 float32 are stored, take 0.74 to 0.86 of the time so; with 1,024 and 4,096 bytes as long (Granite Rapids)."""
+half of whose blocks of 8x8 float32 are stored, take 0.73 to 0.81 of the time so, of 32x32 0.83 to 0.97; with 1,024 and 4,096 bytes as long (loaded)."""
 
 
 def of_strip(context: Context, body: cin.Stmt, env: Env) -> None:
