@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ _lifts: dict[Any, bool] = {}
 _families: dict[Any, Any] = {}
 _new_family: list[Callable[[], Any]] = []
 _records: list[Records] = []
+_PACKAGE = __name__.partition(".")[0]
 _named: dict[str, Primitive | None] = {}
 """The primitives by name; None where several have it."""
 _lock = threading.Lock()
@@ -184,6 +186,7 @@ class Primitive:
     ) -> None:
         self.name = name
         _named[name] = self if name not in _named else None
+        self._own = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] == _PACKAGE
         self.typing = typing
         self.reference = reference
         self.notation = notation
@@ -212,8 +215,8 @@ class Primitive:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is the only one of its name, in every process."""
-        return _named[self.name] is self
+        """Whether it is the only one of its name, in every process: this package's, as others may mean something else by it there."""
+        return self._own and _named[self.name] is self
 
     @property
     def views(self) -> bool:

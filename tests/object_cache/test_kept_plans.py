@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax import config, nn
+from sparsejax import config, formats, nn
+from sparsejax.core import primitive
 from sparsejax.core.again import again
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive
@@ -343,9 +345,56 @@ def test_what_may_differ_in_another_process_has_no_key(part):
         kept_plans.spelled(("sum", part))
 
 
+def test_primitives_of_others_have_no_records(folder, recalled):
+    """They may mean something else by their names in another process."""
+    A, *_ = operands(0)
+
+    def applied(function):
+        (eqn,) = sj.make_jaxpr(function)(A, A).jaxpr.eqns
+        rules = eqn.primitive
+        own = Primitive("twice of tests", typing=rules.typing, reference=rules.reference, notation=rules.notation)
+        assert rules.is_known
+        assert not own.is_known
+        return [own.bind(A, A, **eqn.param_dict) for _ in range(3)][-1].todense()
+
+    for function in (snp.multiply, snp.add):
+        primitive._named.pop("twice of tests", None)  # as in a process of its own
+        sj.clear_caches()
+        np.testing.assert_array_equal(applied(function), function(A.todense(), A.todense()))
+    assert not recalled
+
+
 def test_names_that_several_primitives_have():
-    first = Primitive("twice of tests", typing=None, reference=None)
-    assert first.is_known
-    second = Primitive("twice of tests", typing=None, reference=None)
-    assert not first.is_known
-    assert not second.is_known
+    known = primitive.named("multiply")
+    assert known.is_known
+    try:
+        Primitive("multiply", typing=None, reference=None)
+        assert not known.is_known
+    finally:
+        primitive._named["multiply"] = known
+
+
+@dataclass(frozen=True)
+class Strange(formats.Compressed):
+    """A level that no name stands for."""
+
+    letter = "z"
+
+
+@dataclass(frozen=True)
+class Alike(formats.Compressed):
+    """A level with the name of another."""
+
+
+@pytest.mark.parametrize("level", [Strange(), Alike()])
+def test_levels_of_others_have_no_records(folder, recalled, level):
+    form = Format([formats.Dense(), level])
+    A = sj.array(np.eye(5) * np.arange(5), format=form)
+    for part in (form, A.aval):
+        with pytest.raises(kept_plans.Unkept):
+            kept_plans.spelled(part)
+    for _ in range(2):
+        sj.clear_caches()
+        np.testing.assert_allclose((A * 2).sum(axis=0).todense(), 2 * np.arange(5))
+        np.testing.assert_allclose(nn.softmax(A, axis=1).sum(axis=1).todense(), [0, 1, 1, 1, 1])
+    assert not any(s.format == form for kept in recalled for s in [*kept.in_avals, *kept.out_avals])

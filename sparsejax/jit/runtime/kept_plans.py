@@ -29,6 +29,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
 from sparsejax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from sparsejax.core.primitive import named
+from sparsejax.errors import FormatError
 from sparsejax.formats import Format, ingest
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import compiler, object_cache, records
@@ -326,8 +327,8 @@ def _of_param(value: Any) -> tuple[str, Any]:
         return "tuple", [_of_param(v) for v in value]
     if isinstance(value, np.dtype) and value.names is None:
         return "dtype", value.str
-    if type(value) is Format and Format.parse(str(value), value.ndim) == value:
-        return "format", (str(value), value.ndim)
+    if type(value) is Format:
+        return "format", (_of_format(value), value.ndim)
     raise Unkept
 
 
@@ -409,9 +410,22 @@ def _of_variants(variants: Variants[Any], known: Sequence[tuple[Families, Any]],
 
 
 def _of_type(shape: Sequence[int], dtype: np.dtype[Any], form: Format, fill: Any) -> tuple[Any, ...]:
-    if not all(type(n) is int for n in shape) or Format.parse(str(form), form.ndim) != form:
+    if not all(type(n) is int for n in shape):
         raise Unkept
-    return tuple(shape), dtype.str, str(form), _of_number(fill)
+    return tuple(shape), dtype.str, _of_format(form), _of_number(fill)
+
+
+@functools.lru_cache(maxsize=256)
+def _of_format(form: Format) -> str:
+    """The name of a format; Unkept where it does not say all, as of levels that are not this package's."""
+    name = str(form)
+    try:
+        known = Format.parse(name, form.ndim) == form
+    except FormatError:
+        known = False
+    if not known:
+        raise Unkept
+    return name
 
 
 def _tensor(fields: Sequence[Any]) -> cin.Tensor:
@@ -475,7 +489,7 @@ def spelled(value: Any) -> str:
     kind = type(value)
     if kind is Aval:
         fill = value.fill_value.tobytes().hex()
-        return f"{value.shape}{value.dtype.str}{value.format}{fill}{value.weak_type}{value.is_literal}"
+        return f"{value.shape}{value.dtype.str}{_of_format(value.format)}{fill}{value.weak_type}{value.is_literal}"
     if kind in _PLAIN:
         return repr(value)
     if kind is tuple:
@@ -485,7 +499,7 @@ def spelled(value: Any) -> str:
     if isinstance(value, np.generic):
         return f"{value.dtype.str} {value.tobytes().hex()}"
     if kind is Format:
-        return f"Format({value},{value.ndim})"
+        return f"Format({_of_format(value)},{value.ndim})"
     if kind is frozenset:
         return f"{{{','.join(sorted(map(spelled, value)))}}}"
     if kind is type and value.__module__ == "builtins":
