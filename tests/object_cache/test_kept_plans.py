@@ -22,6 +22,7 @@ from sparsejax.core.again import again
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Format
+from sparsejax.jit.backend import records
 from sparsejax.jit.runtime import kept_plans, plans
 from tests.fuzz import programs
 
@@ -79,8 +80,9 @@ def session(seed=0, density=0.1):
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """An empty folder for records."""
+def folder(tmp_path, monkeypatch):
+    """An empty folder for records, in a process that exchanges none with others."""
+    monkeypatch.setattr(records, "_sources", ())
     before = config.cache_dir()
     config.update("cache_dir", tmp_path / "cache")
     sj.clear_caches()
