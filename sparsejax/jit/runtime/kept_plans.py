@@ -105,6 +105,7 @@ class KeptPlan(Plan):
 
     def __init__(self, fields: Fields, images: dict[str, bytes], program: Kept) -> None:
         self._program, self.shared, self.by_facts = program, program.shared, fields["by_facts"]
+        self._made_full: Plan | None = None
         self.observed: Sequence[Storage] = ()
         """What operands held that decided what steps there are."""
         self.operands, self.out_avals = fields["operands"], [_aval(a) for a in fields["avals"]]
@@ -130,16 +131,20 @@ class KeptPlan(Plan):
         kept = KeptRunner(fields, images, self.shared, full)
         return kept
 
-    @cached_property
+    @property
     def full(self) -> Plan:
-        """The plan with its kernels, made now."""
-        made, self.observed = Plan(self._program.closed, self.observed), ()
+        """The plan with its kernels, made when it is asked for first."""
+        observed = self.observed  # read first: where another thread let go of them, it has made the plan before
+        made = self._made_full
+        if made is None:
+            self._made_full = made = Plan(self._program.closed, observed)
+            self.observed = ()
         return made
 
     @property
     def missed(self) -> bool:
         """Whether something was asked that the record does not say."""
-        return "full" in vars(self)
+        return self._made_full is not None
 
     def __getattr__(self, name: str) -> Any:
         return _of_full(self, name)
@@ -214,7 +219,7 @@ class KeptVariants(Variants[KernelRunner]):
 
 def _of_full(kept: Any, name: str) -> Any:
     """What is asked of a plan or a kernel that its record does not say."""
-    if name.startswith("__") or name in ("full", "_full", "_program", "observed"):
+    if name.startswith("__") or name in ("full", "_full", "_made_full", "_program", "observed"):
         raise AttributeError(name)
     return getattr(kept.full, name)
 
