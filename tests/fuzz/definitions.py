@@ -25,7 +25,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.graph import fuse
-from sparsejax.jit.ir import blocks, choices, cin, nest, operators, policies, simplify
+from sparsejax.jit.ir import blocks, choices, cin, nest, operators, policies, simplify, units
 from sparsejax.jit.rewrite import in_place, legalize
 from sparsejax.jit.runtime import binding, kernels
 from sparsejax.jit.schedule import schedules
@@ -304,7 +304,8 @@ def planned(case: Case) -> Callable[[], Storage]:
 def _given(case: Case, step, inputs: Sequence[Storage], order: tuple[cin.IndexVar, ...]) -> Callable[[], Storage]:
     workspace = None if case.workspace == "auto" else case.workspace
     made = blocks.adapted(step.nest)
-    order = parted(order, blocks.parts_of_nest(made), random.Random(case.seed))
+    left = units.dropped(made).variables
+    order = parted([v for v in order if v in left], blocks.parts_of_nest(made), random.Random(case.seed))
     schedule = schedules.unpriced(order, workspace)
     reading = pipeline.readable(made, schedule)
     program = in_place.settled(pipeline.in_order(blocks.split(reading), schedule))

@@ -318,13 +318,10 @@ class _Pricing:
             return False
         if best.order != out or target.dtype != nest.output.dtype or nest.output.format.levels[-1].full:
             return False
-        (read, *others), filling = self.models[last].walk(out).leaders, self.models[number].walk(out).leaders
-        return (
-            not others
-            and read.tensor.name == target.tensor.name
-            and len(filling) == 1
-            and filling[0].tensor in nest.inputs
-        )
+        reading, filling = self.models[last].walk(out).leaders, self.models[number].walk(out).leaders
+        if len(reading) != 1 or len(filling) != 1:
+            return False
+        return reading[0].tensor.name == target.tensor.name and filling[0].tensor in nest.inputs
 
     def own(self, number: int, shared: Loops, around: Loops) -> float:
         """What the operators of a statement cost in the loops that it shares, as many of those `around` it: one at a time where others run inside, which
