@@ -18,6 +18,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     picked     pos, index                   -> where the segments of `index` begin, and `pos` of these side by side
     copied     start, pos, columns          -> columns of the segments that begin at `start`, side by side
     within     pos, crd, range, columns     -> pos, crd and columns of the entries whose coordinate is in a range, renumbered
+    mapped     pos, crd, listed, extent, vals -> the same for coordinates that a list names, in its order, if it names none twice
     named      pos, crd, places, columns    -> the same for coordinates that a list names, in its order, as often as it names them
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
     strung     vectors, shifts              -> one behind the other, a number added to each
@@ -218,6 +219,34 @@ class Passes:
         ends[0] = 0
         np.cumsum(inside, out=ends[1:])
         return ends[pos - first], made, [column[number] for column in columns]
+
+    def mapped(
+        self, pos: Array, crd: Array, listed: Array, extent: int, vals: Array
+    ) -> tuple[Array, Array, Array] | None:
+        """(pos, crd, vals) of the entries at coordinates, below `extent`, that a list names: they become their places in it; ordered in every
+        segment. None where it names one twice, or that is no work for this pass.
+
+        >>> Passes().mapped(np.array([0, 2]), np.array([0, 2]), np.array([2, 0]), 3, np.array([5, 6]))
+        (array([0, 2]), array([0, 1], dtype=int32), array([6, 5]))
+        """
+        table = np.full(extent, -1, crd_dtype(len(listed)))
+        places = np.arange(len(listed), dtype=table.dtype)
+        table[listed] = places
+        if (table[listed] != places).any():
+            return None
+        first, end = int(pos[0]), int(pos[-1])
+        place = table[crd[first:end]]
+        inside = place >= 0
+        number = inside.nonzero()[0]
+        ends = np.empty(len(inside) + 1, np.int64)
+        ends[0] = 0
+        np.cumsum(inside, out=ends[1:])
+        made, crd, vals = ends[pos - first], place[number], vals[first:end][number]
+        if (listed[1:] > listed[:-1]).all():
+            return made, crd, vals
+        key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * len(listed) + crd
+        order = key.argsort(kind="stable")
+        return made, crd[order], vals[order]
 
     def named(
         self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
@@ -530,22 +559,8 @@ class Learning(Passes):
     takes a third of the time. To load what another process has compiled pays after `LOADED` times: a millisecond in place of ten."""
 
     LEARNT: ClassVar = (
-        *(
-            "owners",
-            "offsets",
-            "take",
-            "spread",
-            "numbered",
-            "picked",
-            "copied",
-            "within",
-            "named",
-            "located",
-            "lined",
-            "turned",
-            "met",
-            "placed",
-        ),
+        *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within"),
+        *("mapped", "named", "located", "lined", "turned", "met", "placed"),
         *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed", "entered", "woven"),
     )
 

@@ -196,6 +196,8 @@ def test_parts_of_segments(parents, longest, first):
             places = FEW.numbered(listed, extent)
             same_parts(MANY.numbered(listed, extent), places)
             same_parts(MANY.named(pos, crd, places, columns), FEW.named(pos, crd, places, columns))
+            for vals in columns if len(np.unique(listed)) == len(listed) else []:
+                same_parts(MANY.mapped(pos, crd, listed, extent, vals), FEW.mapped(pos, crd, listed, extent, vals))
         for start, step in ((0, 1), (7, 1), (3, 0)):
             same_parts(MANY.met(pos, crd, start, step, columns[0]), FEW.met(pos, crd, start, step, columns[0]))
         parts = [(pos, crd, columns[0])] * 3
@@ -261,8 +263,29 @@ def test_flags_choose_entries_of_segments_of_any_length(lengths, threads):
 
 
 def test_long_segments_are_not_ordered_by_moving_entries():
-    crd, ends = np.arange(500, dtype=np.int32), np.arange(501)
-    assert MANY.named(np.array([0, 500]), crd, (ends, np.arange(500)), []) is None
+    crd, order = np.arange(500, dtype=np.int32), np.arange(500)[::-1]
+    assert MANY.named(np.array([0, 500]), crd, MANY.numbered(order, 500), []) is None
+    assert MANY.mapped(np.array([0, 500]), crd, order, 500, crd) is None
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rows", [1, 600])
+def test_lists_that_rise_keep_segments_of_any_length_in_order(rows, threads):
+    """No segment is put in order, so that long ones are no reason for another road; of lists that name a coordinate twice neither."""
+    rng = np.random.default_rng(rows)
+    extent = 3000
+    pos = np.append(0, np.cumsum(np.append(rng.integers(0, 900, rows), [0, extent])))
+    crd = np.concatenate([np.sort(rng.permutation(extent)[:n]) for n in np.diff(pos)]).astype(np.int32)
+    vals = rng.random(len(crd))
+    once = np.sort(rng.permutation(extent)[: extent // 2])
+    with sj.config.using(num_threads=threads):
+        same_parts(MANY.mapped(pos, crd, once, extent, vals), FEW.mapped(pos, crd, once, extent, vals))
+        for listed in (once, np.sort(rng.integers(0, extent, extent // 2))):
+            made = MANY.named(pos, crd, MANY.numbered(listed, extent), [vals])
+            same_parts(made, FEW.named(pos, crd, FEW.numbered(listed, extent), [vals]))
+    for passes in (MANY, FEW):
+        assert passes.mapped(pos, crd, np.array([1, 2, 1]), extent, vals) is None
+        assert passes.mapped(pos, crd, np.arange(1), 2**20, vals) is None or passes is FEW
 
 
 @pytest.mark.parametrize("entries", [0, 1, 3000, 300_000])
@@ -411,6 +434,13 @@ def test_coordinates_that_a_list_names(which, rows, extent, longest, lead, threa
     ends, expected, moved = FEW.named(pos, crd, FEW.numbered(wanted, extent), columns)
     equal(made[0] - made[0][0], ends - ends[0])
     same_parts([made[1], *made[2]], [expected, *moved])
+    if which != "some often":
+        for vals in columns:
+            with sj.config.using(num_threads=threads):
+                own = MANY.mapped(pos, crd, wanted, extent, vals)
+            theirs = FEW.mapped(pos, crd, wanted, extent, vals)
+            equal(own[0] - own[0][0], theirs[0])
+            same_parts(own[1:], theirs[1:])
 
 
 def test_long_segments_are_not_tidied_by_moving_entries():

@@ -33,10 +33,10 @@ def moved(b: Builder, pointer: Val, by: Val) -> Val:
     return b.convert("inttoptr", b.add(b.convert("ptrtoint", pointer, "i64"), by), "ptr")
 
 
-def clear(b: Builder, pointer: Val, lo: Val, hi: Val, size: int) -> None:
-    """Zero the elements lo to hi of `size` bytes each."""
+def clear(b: Builder, pointer: Val, lo: Val, hi: Val, size: int, byte: int = 0) -> None:
+    """Set the bytes of the elements lo to hi of `size` bytes each."""
     count = b.mul(b.sub(hi, lo), size)
-    b.call("memset", "ptr", [moved(b, pointer, b.mul(lo, size)), b.const("i32", 0), count])
+    b.call("memset", "ptr", [moved(b, pointer, b.mul(lo, size)), b.const("i32", byte), count])
 
 
 def fill(b: Builder, pointer: Val, lo: Val, hi: Val, value: emit.Num) -> None:

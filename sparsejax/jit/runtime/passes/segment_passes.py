@@ -12,7 +12,15 @@ from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
 from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
-from sparsejax.jit.runtime.passes import duplicates, entered_rows, insertions, named_segments, partitions, segment_loops
+from sparsejax.jit.runtime.passes import (
+    duplicates,
+    entered_rows,
+    insertions,
+    mapped_segments,
+    named_segments,
+    partitions,
+    segment_loops,
+)
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -103,6 +111,24 @@ class SegmentPasses(Passes):
             return made, out[:found].copy(), [column[:found].copy() for column in moved]
         return made, out[:found], [column[:found] for column in moved]
 
+    def mapped(
+        self, pos: Array, crd: Array, listed: Array, extent: int, vals: Array
+    ) -> tuple[Array, Array, Array] | None:
+        if extent > mapped_segments.NEAR and mapped_segments.SELDOM * len(listed) < extent:
+            return None
+        table, seen = mapped_segments.placed(listed, extent)
+        if seen & mapped_segments.TWICE:
+            return None
+        crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
+        falls = seen & mapped_segments.FALLS
+        if falls and len(listed) == extent and not pos[0] and _longest(pos) <= longest(table.itemsize):
+            out, moved = empty(len(crd), table.dtype), empty(len(crd), vals.dtype)
+            named_segments.numbered(pos, None, pos, (table, table), (crd, [vals]), (out, [moved]), parts)
+            return pos, out, moved
+        pos, crd, vals = mapped_segments.mapped(pos, crd, table, vals, parts)
+        found = self.tidied(pos, crd, vals) if falls else (crd, vals)
+        return None if found is None else (pos, found[0], found[1])
+
     def named(
         self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
     ) -> tuple[Array, Array, list[Array]] | None:
@@ -120,7 +146,7 @@ class SegmentPasses(Passes):
                 stops, crd, columns = named_segments.kept(pos, crd, ends, columns, parts)
             given = pos, stops, crd, ends, np.empty(len(crd) + 1, INT64)
             most = _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, *given)
-        if most > longest(crd_dtype(len(order)).itemsize):
+        if most > longest(crd_dtype(len(order)).itemsize) and not _increases(order):
             return None
         found = int(made[-1])
         out, moved = empty(found, crd_dtype(len(order))), [empty(found, column.dtype) for column in columns]
