@@ -26,7 +26,7 @@ from sparsejax.jit.backend import compiler, engine
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.graph import partition
-from sparsejax.jit.runtime import kernels
+from sparsejax.jit.runtime import kernels, plans
 
 OURS = ("trace", "observe", "schedule", "lower")
 STAGES = (*OURS, "LLVM", "load")
@@ -46,11 +46,11 @@ def compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[s
 
     fresh = sj.jit(lambda *args: function(*args))
     storages = [a._storage for a in arguments]
-    plan = timed("trace", lambda: plan.Plan(fresh.trace(*arguments).jaxpr, storages))
+    plan = timed("trace", lambda: plans.Plan(fresh.trace(*arguments).jaxpr, storages))
     registers = plan.registers(storages)
     for number, step in enumerate(plan.steps):
         if isinstance(step, kernels.KernelRunner):
-            inputs = [registers[k] for k in plan._reads[number]]
+            inputs = [registers[k] for k in plan.reads[number]]
             observed = timed("observe", lambda s=step, given=inputs: s.observe(given))
             _, program = timed("schedule", lambda s=step, facts=observed: s.schedule(facts))
             text = timed("lower", lambda p=program: lower.lower(p, LLVMBuilder()))

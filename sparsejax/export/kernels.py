@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsejax.export.errors import LayoutError
-from sparsejax.jit.backend import compiler, host, records
-from sparsejax.jit.runtime.system import allocator_text, pool
+from sparsejax.jit.backend import records
+from sparsejax.jit.runtime.system import allocator, pool
 from sparsejax.utilities import clear_caches
 
 
@@ -55,10 +55,8 @@ def recorded(run: Callable[[], Any]) -> Records:
     clear_caches()
     with records.recorded() as known:
         run()
-        compiler.compile_text(
-            allocator_text.text(host.has("mremap")), plain=True
-        )  # loaded already, and needed in every process
-        compiler.compile_text(pool.text())
+        allocator.compiled()  # loaded already, and needed in every process
+        pool.compiled()
     return Records(records.identity(), records.package(), version(), known)
 
 

@@ -278,6 +278,20 @@ def test_kernels_are_compiled_once_and_then_loaded(in_use, monkeypatch):
     assert in_use.load(TEXT.format(7)) is not None  # replaced
 
 
+def test_a_kernel_known_by_name_is_written_once(in_use):
+    written = []
+
+    def write():
+        written.append(TEXT.format(9))
+        return written[-1]
+
+    for _ in range(2):
+        assert compiler.compile_written("nine", write)(b"")[0] == 9
+        compiler.forget()
+    assert len(written) == 1
+    assert compiler.compile_written("ten", lambda: TEXT.format(10))(b"")[0] == 10
+
+
 def test_loads_and_compiles_are_logged(in_use, caplog):
     config.update("log_compiles", True)
     try:

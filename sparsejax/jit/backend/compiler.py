@@ -16,12 +16,13 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from sparsejax import config
 from sparsejax.cached import Recent
 from sparsejax.errors import NEGATIVE_POWER
-from sparsejax.jit.backend import builder, engine, host, loader, records
+from sparsejax.jit.backend import builder, engine, host, loader, object_cache, records
 
 log = logging.getLogger("sparsejax")
 
@@ -65,14 +66,23 @@ _compiled = 0
 
 def compile_text(text: str, plain: bool = False) -> Kernel:
     """The kernel for LLVM text: loaded already, from the object cache on disk, or compiled now, without optimisation where `plain`."""
-    key = hashlib.sha256(text.encode()).hexdigest()
+    return _found(text, lambda: text, plain, f"a kernel of {text.count(chr(10))} lines")
+
+
+def compile_written(name: str, write: Callable[[], str], plain: bool = False) -> Kernel:
+    """As `compile_text` of what `write` returns, which sources of this package and `name` decide alone: it is written where nobody kept the kernel."""
+    return _found(object_cache.named(f"kernel: {name}"), write, plain, name)
+
+
+def _found(known_by: str, write: Callable[[], str], plain: bool, called: str) -> Kernel:
+    key = hashlib.sha256(known_by.encode()).hexdigest()
     kernel = _live.get(key)
     with _lock:
         kernel = kernel or _live.get(key)
         if kernel is None:
-            kernel = _make(text, plain, key)
+            kernel = _make(known_by, write, plain, key, called)
         elif records.recording():
-            _image(text, plain)
+            _image(known_by, write, plain)
         _keep_loaded(key, kernel)
     return kernel
 
@@ -100,34 +110,34 @@ def known_text(text: str) -> Kernel | None:
     return compile_text(text) if known else None
 
 
-def _make(text: str, plain: bool, key: str) -> Kernel:
+def _make(known_by: str, write: Callable[[], str], plain: bool, key: str, called: str) -> Kernel:
     started, before = time.perf_counter(), _compiled
-    image = _image(text, plain)
+    image = _image(known_by, write, plain)
     kernel = Kernel(*place(image), key)
     latest.put(key, image)
     known = _compiled == before
     if config.log_compiles():
         verb, took = "loaded" if known else "compiled", 1e3 * (time.perf_counter() - started)
-        log.warning("%s a kernel of %d lines in %.1f ms", verb, text.count("\n"), took)
+        log.warning("%s %s in %.1f ms", verb, called, took)
     return kernel
 
 
-def _image(text: str, plain: bool) -> bytes:
+def _image(known_by: str, write: Callable[[], str], plain: bool) -> bytes:
     """The object file of LLVM text: from where records are kept, or compiled now and kept there."""
     global _compiled
     cache = records.active()
-    image = cache.load(text) if cache else None
+    image = cache.load(known_by) if cache else None
     if image is None:
-        with records.claimed(text) as image:
+        with records.claimed(known_by) as image:
             if image is not None:
                 if cache:
-                    cache.keep(text, image)
+                    cache.keep(known_by, image)
             else:
-                image = engine.engine().object(text, plain)
+                image = engine.engine().object(write(), plain)
                 _compiled += 1
                 if cache:
-                    cache.store(text, image)
-    records.note(text, image)
+                    cache.store(known_by, image)
+    records.note(known_by, image)
     return image
 
 

@@ -49,9 +49,16 @@ def limit() -> int:
     return config.free_memory() << 20
 
 
+def compiled() -> compiler.Kernel:
+    """The machine code for this system."""
+    mremap = host.has("mremap")
+    name = "the allocator" if mremap else "the allocator without mremap"
+    return compiler.compile_written(name, lambda: allocator_text.text(mremap), plain=True)
+
+
 @functools.cache
 def _code() -> compiler.Kernel:
-    code = compiler.compile_text(allocator_text.text(host.has("mremap")), plain=True)
+    code = compiled()
     compiler.keep(code)  # blocks are given back until the very end
     compiler.keep(_state)
     return code

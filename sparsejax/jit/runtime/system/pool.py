@@ -72,13 +72,18 @@ _WAIT, _WAKE, _NEVER, _ROWS = 128, 129, 2**63 - 1, 2**16 - 1
 """What a futex is asked for; no time; the bits of a ticket that count rows."""
 
 
+def compiled() -> compiler.Kernel:
+    """The machine code of workers."""
+    return compiler.compile_written("the pool of threads", text)
+
+
 class Pool:
     """Workers for one job at a time."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._turn = threading.Lock()
-        self._code = compiler.compile_text(text())
+        self._code = compiled()
         compiler.keep(self._code)
         # never freed: workers sleep on it until the process ends
         self._state = _libc().calloc(_STATE_WORDS + 8, 8)
