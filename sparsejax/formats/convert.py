@@ -320,10 +320,10 @@ def to_dense(storage: Storage) -> Array:
     """
     form = storage.format
     if form.is_dense:
-        if form.order == tuple(range(form.ndim)):
-            return storage.vals.reshape(storage.shape)
-        stored = storage.vals.reshape([storage.shape[d] for d in form.order])
-        return stored.transpose(np.argsort(form.order))
+        shape, axes = storage.shape, _turned(form.order)
+        if axes is None:
+            return storage.vals.reshape(shape)
+        return storage.vals.reshape([shape[d] for d in form.order]).transpose(axes)
     cleared = storage.cache.get("cleared")
     if cleared is None:
         if math.prod(storage.shape) > MAX_POSITIONS:
@@ -347,6 +347,17 @@ def to_dense(storage: Storage) -> Array:
             flat += column
         out.reshape(-1)[flat] = vals
     return out
+
+
+@functools.lru_cache(maxsize=256)
+def _turned(order: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Where each dimension is stored; None where all are in order."""
+    return None if order == tuple(range(len(order))) else tuple(np.argsort(order).tolist())
+
+
+def in_order(format: Format) -> bool:
+    """Whether an array in this format is one in the order of NumPy's, flat."""
+    return format.is_dense and _turned(format.order) is None
 
 
 def _reordered(storage: Storage, format: Format) -> Storage:

@@ -15,7 +15,7 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array, crd_dtype
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.formats.validate import checked_shape
 
 
@@ -173,6 +173,8 @@ def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
     if math.prod(storage.shape) != math.prod(new):
         raise FormatError(f"cannot reshape an array of shape {storage.shape} into {new}: the sizes differ")
     if storage.format.is_dense:
+        if convert.in_order(storage.format) and convert.in_order(format):
+            return Storage.dense(dense_template(format, new, storage.fill_value), storage.vals, {})
         return convert.from_dense(convert.to_dense(storage).reshape(new), format, storage.fill_value)
     columns, vals = storage.expand()
     moved: list[Array] = [np.zeros(0)] * len(new)

@@ -383,6 +383,11 @@ def convert_format(x: Any, format: str | Format) -> Array:
     return convert_p.bind(x, format=wanted)
 
 
+def dense_in_any_order(x: Any) -> Array:
+    """`x` as a dense array, its dimensions stored in whatever order: for libraries, which read and copy them as they need."""
+    return x if x.format.is_dense else convert_format(x, "dense")
+
+
 def densely(x: Any, function: str) -> Array:
     """`x` as a dense array, for a function whose result is dense; FormatError as of `check_dense`."""
     check_dense(x := asarray(x), function)

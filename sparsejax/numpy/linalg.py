@@ -17,7 +17,15 @@ from sparsejax.lax.contract import contract, matmul, tensordot
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.library import decompositions, solves
 from sparsejax.lax.linalg import spsolve
-from sparsejax.lax.structural import convert_format, expand_dims, integer, normal_axes, normal_axis, reshape
+from sparsejax.lax.structural import (
+    convert_format,
+    dense_in_any_order,
+    expand_dims,
+    integer,
+    normal_axes,
+    normal_axis,
+    reshape,
+)
 from sparsejax.numpy import reductions
 from sparsejax.numpy.functions import eye
 from sparsejax.numpy.indexing import getitem, stack
@@ -349,7 +357,7 @@ def _dense(name: str, x: Any) -> Any:
             f"{name} works on dense arrays, and this one, in format {x.format}, has {x.size} entries: pass "
             '.asformat("dense") if its memory suffices, or see sparsejax.scipy.sparse.linalg for methods that keep it sparse'
         )
-    return convert_format(x, "dense")
+    return dense_in_any_order(x)
 
 
 def inv(x: Any, /) -> Array:

@@ -107,3 +107,19 @@ def test_pieces_follow_from_the_algebra():
     assert limits.pieces(call("add", call("add", a, b), c)) == 7
     assert limits.pieces(call("add", call("multiply", a, b), c)) == 3
     assert limits.pieces(call("add", a, a)) == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("form", ["dense", "csr", "coo"])
+def test_sums_that_keep_their_axes_are_one_kernel(axis, form):
+    """What only puts axes of extent one into a result moves into the kernel of the result; what is read by others stays."""
+    A, dense = random_sparse(np.random.default_rng(axis), (30, 20), form)
+
+    def summed(A):
+        return A.sum(axis=axis, keepdims=True)
+
+    (step,) = steps_of(summed, A)
+    assert step.nest.output.shape == summed(dense).shape
+    for made in (summed(A), sj.jit(summed)(A)):
+        np.testing.assert_allclose(made.todense(), summed(dense))
+    np.testing.assert_allclose(sj.jit(lambda A: A / summed(A))(A + 1).todense(), (dense + 1) / summed(dense + 1))

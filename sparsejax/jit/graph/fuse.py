@@ -167,7 +167,7 @@ class _Fuser:
                 continue
             if not entrywise(fragment, var.aval):
                 continue
-            moved = self._moved(access, fragment, made, indices, out.aval)
+            moved = self._moved(access, fragment, made, indices, out)
             if moved is None:
                 continue
             tried = cin.substitute(whole, {access: moved.composite})
@@ -189,14 +189,16 @@ class _Fuser:
         return Nest(result, indices, (Producer(target, made.op, made.rhs),), target).inlined(inside)
 
     def _moved(
-        self, access: cin.Access, fragment: Nest, made: cin.Definition, indices: tuple[cin.Index, ...], out: Aval
+        self, access: cin.Access, fragment: Nest, made: cin.Definition, indices: tuple[cin.Index, ...], out: Var
     ) -> Nest | None:
-        """`fragment` over the indices of `access`; None where moving it would cost more than it saves."""
+        """`fragment` over the indices of `access`; None where moving it would cost more than it saves. A result of the program may have axes of
+        extent one beside these."""
         if not cin.are_variables(fragment.indices):
             return None  # its values are at coordinates that an array holds: they are not told by where they are read
         if fragment.producers:
-            same = len(set(access.indices)) == len(access.indices) and set(access.indices) == set(indices)
-            if made.op is not None or not same or len(out.format.sparse) > 2:
+            units = {v for v, n in zip(indices, out.aval.shape, strict=True) if n == 1 and not self.uses[out]}
+            same = len(set(access.indices)) == len(access.indices) and set(access.indices) | units == set(indices)
+            if made.op is not None or not same or len(out.aval.format.sparse) > 2:
                 return None
         elif made.op is not None and not {*indices, *cin.variables(made.rhs)} <= set(access.indices):
             sparse = any(not a.tensor.format.is_dense for a in cin.accesses(fragment.value))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sparsejax.core.jaxpr import Eqn
 from sparsejax.core.primitive import plain_template
+from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import partition, resize
 from sparsejax.jit.runtime.system import result_memory
@@ -70,28 +71,30 @@ class Sized:
         """As `once`, of dense inputs, by a function of NumPy's."""
         form, zero, dtype = self._kind
         vals, made = result_memory.written(shape, dtype)
-        self._function(*[s.vals.reshape(s.shape) for s in inputs], made)  # type: ignore[misc]
+        self._function(*map(convert.to_dense, inputs), made)  # type: ignore[misc]
         return Storage.dense((form, shape, zero, ((),) * len(shape)), vals, {})
 
 
 def _numpy_function(eqn: Eqn) -> Callable[..., Any] | None:
-    """The call as a function of NumPy's, of dense arrays in their order and of memory for the result; None where there is none."""
+    """The call as a function of NumPy's, of dense arrays and of memory for the result, in the order of NumPy; None where there is none."""
     rule, avals, out = eqn.primitive.on_numpy, [v.aval for v in eqn.inputs], eqn.outputs[0].aval
-    if rule is None or any(plain_template(a) is None for a in (*avals, out)):
+    if rule is None or plain_template(out) is None or not all(a.format.is_dense for a in avals):
         return None
     function: Callable[..., Any] | None = rule(*avals, **eqn.param_dict)
     return function
 
 
 class NumPyCall:
-    """A library call of dense arrays in the order of NumPy, as one of NumPy's functions, into memory of ours."""
+    """A library call of dense arrays, as one of NumPy's functions, into memory of ours."""
 
     def __init__(self, step: partition.CallStep, function: Callable[..., Any]) -> None:
         out = step.outputs[0].aval
         template = plain_template(out)
         assert template is not None
         self._template, self._function, self._shape, self._dtype = template, function, out.shape, out.dtype
-        self._shapes = [v.aval.shape for v in step.eqn.inputs]
+        avals = [v.aval for v in step.eqn.inputs]
+        self._shapes = [a.shape for a in avals] if all(plain_template(a) is not None for a in avals) else None
+        """The shapes of operands in the order of NumPy; None where some are in another one."""
         self._pack = struct.Struct(f"{out.ndim + 1}q").pack
         self._recycled = Recycled() if out.size * out.dtype.itemsize <= result_memory.RETURNED else None
         """Memory of results, flat and read-only, views of arrays that are written; and the slots of these results."""
@@ -109,11 +112,14 @@ class NumPyCall:
             (vals, slots), made = known, known[0].base
         else:
             vals, slots, made = self._memory()
-        if len(inputs) == 2:
-            one, other = self._shapes
+        shapes = self._shapes
+        if shapes is None:
+            self._function(*map(convert.to_dense, inputs), made)
+        elif len(inputs) == 2:
+            one, other = shapes
             self._function(inputs[0].vals.reshape(one), inputs[1].vals.reshape(other), made)
         else:
-            self._function(*(s.vals.reshape(n) for s, n in zip(inputs, self._shapes, strict=True)), made)
+            self._function(*(s.vals.reshape(n) for s, n in zip(inputs, shapes, strict=True)), made)
         return Storage.dense(self._template, vals, {"slots": slots})
 
     def _memory(self) -> tuple[NDArray[Any], bytes, NDArray[Any]]:

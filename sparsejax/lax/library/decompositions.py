@@ -23,7 +23,7 @@ from sparsejax.lax.elementwise import elementwise, imag, real, where
 from sparsejax.lax.library.calls import leading, on_arrays
 from sparsejax.lax.library.solves import adjoint, hermitian, matrices, real_type, solve, solve_p, turned
 from sparsejax.lax.reduce import reduce
-from sparsejax.lax.structural import convert_format, diagonal, expand_dims
+from sparsejax.lax.structural import dense_in_any_order, diagonal, expand_dims
 
 
 def _column(x: Any) -> Any:
@@ -46,7 +46,7 @@ def _diagonal(x: Any) -> Any:
 
 
 def _dense(x: Any) -> Any:
-    return convert_format(x, "dense")
+    return dense_in_any_order(x)
 
 
 # -------------------------------------------------------------------------------------------------------------- eigh

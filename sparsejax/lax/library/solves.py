@@ -23,14 +23,14 @@ from sparsejax.lax.contract import matmul
 from sparsejax.lax.elementwise import convert_element_type, elementwise, imag, real
 from sparsejax.lax.library.calls import leading, on_arrays
 from sparsejax.lax.reduce import reduce
-from sparsejax.lax.structural import broadcast_to, convert_format, diagonal, transpose
+from sparsejax.lax.structural import broadcast_to, convert_format, dense_in_any_order, diagonal, transpose
 
 _FLIPPED = {"": "", "lower": "upper", "upper": "lower"}
 
 
 def matrices(x: Any, what: str, square: bool = True) -> Any:
     """`x` as a dense array of floating point matrices; ValueError, which names `what`, for other shapes."""
-    x = convert_format(asarray(x, what), "dense")
+    x = dense_in_any_order(asarray(x, what))
     if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
         kind = "square matrices" if square else "matrices"
         raise np.linalg.LinAlgError(f"{what} must be {kind} (in its last two axes), but has shape {x.shape}")
@@ -79,7 +79,7 @@ def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], out: Any, struct
     if moving is not None:
         product = matmul(_part(moving, structure), out)
         side = -product if side is None else elementwise("subtract", side, product)
-    return solve_p.bind(a, convert_format(side, "dense"), structure=structure)
+    return solve_p.bind(a, dense_in_any_order(side), structure=structure)
 
 
 def _part(x: Any, structure: str) -> Any:
@@ -91,7 +91,7 @@ def _part(x: Any, structure: str) -> Any:
 
 
 def _solve_transpose(ct: Any, a: Any, b: Any, structure: str) -> list[Any]:
-    return [None, solve_p.bind(turned(a), convert_format(ct, "dense"), structure=_FLIPPED[structure])]
+    return [None, solve_p.bind(turned(a), dense_in_any_order(ct), structure=_FLIPPED[structure])]
 
 
 solve_p: Primitive = Primitive(
@@ -123,7 +123,7 @@ def solve(a: Any, b: Any, structure: str = "") -> Any:
     outer = rules.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a = broadcast_to(convert_element_type(a, dtype), (*outer, *a.shape[-2:]))
     b = broadcast_to(convert_element_type(b, dtype), (*outer, *b.shape[-2:]))
-    return solve_p.bind(convert_format(a, "dense"), convert_format(b, "dense"), structure=structure)
+    return solve_p.bind(dense_in_any_order(a), dense_in_any_order(b), structure=structure)
 
 
 def inv(a: Any) -> Any:
@@ -234,7 +234,7 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any], out: Any) -> 
     decomposition, 2016)"""
     t = tangents[0]
     inner = solve_p.bind(out, t, structure="lower")
-    both = adjoint(solve_p.bind(out, convert_format(adjoint(inner), "dense"), structure="lower"))
+    both = adjoint(solve_p.bind(out, dense_in_any_order(adjoint(inner)), structure="lower"))
     n = out.shape[-1]
     half = np.tri(n, dtype=_real(out.dtype)) - 0.5 * np.eye(n, dtype=_real(out.dtype))
     return matmul(out, elementwise("multiply", both, half))
