@@ -82,14 +82,16 @@ def samples_of(name: str, function: Callable[..., object], arguments: Sequence[s
     """The kernels of one statement that a call runs."""
     for number, step, inputs in prices.kernels_of(function, arguments):
         runner, given = step.actual(inputs)
-        if runner.plain.nested:
+        if runner.planner.plain.nested:
             continue
         observed = runner.observe(given)
-        schedule, _ = runner.schedule(observed)
+        schedule, _ = runner.planner.schedule(observed)
         took = prices.nanoseconds(step, inputs)
         print(f"{name} {number}: {took:,.0f} ns", flush=True)
-        facts = forecast.not_rounded(runner.known(observed), runner.known(runner.observe_exactly(given)))
-        yield Sample(f"{name} {number}", runner.plain, facts, schedule.order, took)
+        facts = forecast.not_rounded(
+            runner.planner.known(observed), runner.planner.known(runner.observe_exactly(given))
+        )
+        yield Sample(f"{name} {number}", runner.planner.plain, facts, schedule.order, took)
 
 
 def measured() -> Iterator[Sample]:

@@ -93,13 +93,13 @@ def sparse(shape: tuple[int, ...], count: int, skewed: bool, form: str, rng: np.
 def kernel(case: Case, operands: Sequence[Array]) -> tuple[Nest, list[Storage]]:
     """The nest of a case and the storages of its inputs. ValueError when it is not one kernel."""
     traced = sj.jit(case.function).trace(*operands)
-    plan = plans.Plan(traced.jaxpr)
+    plan = plans.planned(traced.jaxpr)
     registers = plan.registers([x.storage for x in (*traced.jaxpr.consts, *traced._leaves)])
     found = []
     for number, step in enumerate(plan.steps):
         inputs = plan.step(number, registers)
         if isinstance(step, kernels.KernelRunner):
-            found.append((step.step.nest, inputs))
+            found.append((step.planner.step.nest, inputs))
     if len(found) != 1:
         raise ValueError(f"{case} is {len(found)} kernels")
     return found[0]

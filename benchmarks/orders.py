@@ -126,10 +126,10 @@ def kernel(step: Any, inputs: Sequence[Any], most: int, within: float) -> list[t
     runner, given = step.actual(inputs)
     like = None if variant is None or variant[0].like is None else inputs[variant[0].like]
     observed = runner.observe(given)
-    known, nest = runner.known(observed), runner.plain
+    known, nest = runner.planner.known(observed), runner.planner.plain
     if nest.nested or nest.has_constant:
         return []
-    exact = forecast.not_rounded(known, runner.known(runner.observe_exactly(given)))
+    exact = forecast.not_rounded(known, runner.planner.known(runner.observe_exactly(given)))
     model = search.model(nest, exact)
     priced = [(model.total(model.walk(order)).running, order) for order in itertools.islice(orders(nest), 50_000)]
     priced = sorted((x for x in priced if math.isfinite(x[0])), key=lambda x: x[0])

@@ -64,7 +64,7 @@ def kernels_of(
     """The kernels of one call of a function, by the number of the step, with what they read."""
     traced = sj.jit(function).trace(*arguments)
     storages = [x.storage for x in (*traced.jaxpr.consts, *traced._leaves)]
-    plan = plans.Plan(traced.jaxpr, storages)
+    plan = plans.planned(traced.jaxpr, storages)
     registers = plan.registers(storages)
     for number, step in enumerate(plan.steps):
         inputs = plan.step(number, registers)
@@ -76,9 +76,9 @@ def of_call(name: str, function: Callable[..., object], arguments: Sequence[sj.A
     """The kernels of one call of a function, priced and measured."""
     for number, step, inputs in kernels_of(function, arguments):
         runner, given = step.actual(inputs)
-        schedule, _ = runner.schedule(runner.observe(given))
-        nest, known = runner.looped(schedule, runner.known(runner.observe(given)))
-        _, counted = runner.looped(schedule, runner.known(runner.observe_exactly(given)))
+        schedule, _ = runner.planner.schedule(runner.observe(given))
+        nest, known = runner.planner.looped(schedule, runner.planner.known(runner.observe(given)))
+        _, counted = runner.planner.looped(schedule, runner.planner.known(runner.observe_exactly(given)))
         yield Row(f"{name} {number}", forecast.nanoseconds(nest, schedule, known, counted), nanoseconds(step, inputs))
 
 

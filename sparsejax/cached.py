@@ -1,12 +1,13 @@
 """What is kept once it is computed: `cached_property` without the lock that `functools` takes under Python 3.11 (a fifth of the time, the first
-time), `Recent`, the latest values by key, and `copied`, an object that keeps what another one has found out."""
+time), `Recent`, the latest values by key, `copied`, an object that keeps what another one has found out, and `remembering`, all that remembers calls."""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from sparsejax import forks
 
@@ -87,3 +88,23 @@ class cached_property(Generic[T]):
         made = self._make(owner)
         owner.__dict__[self._name] = made
         return made
+
+
+class Remembers(Protocol):
+    """What remembers the calls of a function."""
+
+    def clear_cache(self) -> None:
+        """Forget them."""
+
+
+_remembering: weakref.WeakValueDictionary[int, Remembers] = weakref.WeakValueDictionary()
+
+
+def register(owner: Remembers) -> None:
+    """From now on, `owner` is one of `remembering`."""
+    _remembering[id(owner)] = owner
+
+
+def remembering() -> list[Remembers]:
+    """All that remembers calls, for `clear_caches`."""
+    return [owner for ref in _remembering.valuerefs() if (owner := ref()) is not None]

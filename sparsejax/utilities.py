@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax import tree_util
-from sparsejax.core import again, primitive
+from sparsejax import cached, tree_util
+from sparsejax.core import primitive
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer, current
 from sparsejax.formats import Format
-from sparsejax.jit.api import functions
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime import plan_cache
 from sparsejax.lax.library.callbacks import called
@@ -100,14 +99,11 @@ def clear_caches() -> None:
     if current() is not None:
         raise RuntimeError("clear_caches must not be called while a function is traced")
     primitive.clear_caches()
-    again.clear_caches()
     staging.clear_caches()
     alike.clear_caches()
     plan_cache.forget()
-    for function in functions.valuerefs():
-        found = function()
-        if found is not None:
-            found.clear_cache()
+    for function in cached.remembering():
+        function.clear_cache()
     compiler.forget()
 
 

@@ -27,6 +27,7 @@ FLOORS = [
     ["jit.runtime"],
     ["jit.inspect"],
     [
+        "jit.function",
         "jit.api",
         "transforms.ad",
         "transforms.gradients",

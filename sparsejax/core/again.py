@@ -13,13 +13,12 @@ from __future__ import annotations
 import functools
 import operator
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from sparsejax import config, forks
+from sparsejax import cached, config, forks
 from sparsejax.core import primitive
 from sparsejax.core.array import Array, maker
 from sparsejax.core.trace import is_python_scalar, stack
@@ -48,12 +47,6 @@ def set_compiler(compiled: Callable[[Callable[..., Any], Any], Callable[..., Any
     _compiler[:] = [compiled]
 
 
-def clear_caches() -> None:
-    """Forget all calls."""
-    for calls in _all:
-        calls.clear()
-
-
 class Calls:
     """What is known of the calls of one function."""
 
@@ -73,9 +66,9 @@ class Calls:
         """How often calls were served by what serves any extents: up to `FEW`."""
         self.recent: dict[Any, tuple[Run, Any, tuple[Any, ...]]] = {}
         """Some of `runs`, by which objects the types of their operands are; with these, and with the objects that their other arguments are."""
-        _all.add(self)
+        cached.register(self)
 
-    def clear(self) -> None:
+    def clear_cache(self) -> None:
         """Forget all."""
         for cache in (self.runs, self.families, self.programs, self.several, self.met, self.recent):
             cache.clear()
@@ -90,7 +83,6 @@ def _name(function: Any) -> str:
 
 
 _PACKAGE = __name__.partition(".")[0]
-_all: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
 def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:

@@ -79,7 +79,7 @@ def set_families(make: Callable[[], Any]) -> None:
 
 
 def set_records(records: Records) -> None:
-    """Install what remembers programs from process to process (`jit/runtime/kept_plans`, a higher floor)."""
+    """Install what remembers programs from process to process (`jit/runtime/kept/programs`, a higher floor)."""
     _records[:] = [records]
 
 

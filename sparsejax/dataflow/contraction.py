@@ -18,6 +18,7 @@ from sparsejax.dataflow.pattern import Pattern, pattern_of
 from sparsejax.errors import ScheduleError
 from sparsejax.formats.storage import Storage
 from sparsejax.jit import api
+from sparsejax.jit.function import JitFunction
 
 Labels = tuple[int, ...]
 LETTERS = "ijklmnopqrstuvwxyz"
@@ -74,9 +75,9 @@ class _Value:
     output: Labels
 
 
-def traceable(function: Callable[..., Any]) -> api.JitFunction[Any]:
+def traceable(function: Callable[..., Any]) -> JitFunction[Any]:
     """`function`, which is traced once per type of its arguments."""
-    return function if isinstance(function, api.JitFunction) else api.jit(function)
+    return function if isinstance(function, JitFunction) else api.jit(function)
 
 
 def of(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Contraction:

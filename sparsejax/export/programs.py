@@ -37,6 +37,7 @@ from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import validate
 from sparsejax.jit import api
+from sparsejax.jit.function import JitFunction
 from sparsejax.jit.graph import resize
 from sparsejax.jit.inspect.ahead_of_time import as_leaf, struct
 from sparsejax.jit.runtime import shapes
@@ -275,7 +276,7 @@ def export(function: Any) -> Callable[..., Exported]:
     >>> program.call(sj.array(np.eye(5)[:2], format="csr"), np.ones(5))
     Array([1., 1.], dtype=float64)
     """
-    jitted = function if isinstance(function, api.JitFunction) else api.jit(function)
+    jitted = function if isinstance(function, JitFunction) else api.jit(function)
 
     def exported(*types: Any) -> Exported:
         leaves, tree = tree_util.tree_flatten(list(types))

@@ -111,7 +111,7 @@ def test_a_child_waits_for_no_lock_of_the_parent():
     forked(HELD)
 
 
-FREED = {"jit/api.py": 1, "jit/runtime/system/pool.py": 1, "jit/runtime/system/threads.py": 1}
+FREED = {"jit/function.py": 1, "jit/runtime/system/pool.py": 1, "jit/runtime/system/threads.py": 1}
 """Locks that belong to something that a child makes anew as a whole."""
 AROUND = {"jit/backend/compiler.py", "jit/runtime/kernels.py"}
 """Who holds its lock during a fork."""

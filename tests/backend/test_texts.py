@@ -9,7 +9,7 @@ import sparsejax.numpy as snp
 from sparsejax import lax
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.backend.pretty import LONG, PrettyBuilder
-from sparsejax.jit.runtime.kernels import KernelRunner
+from sparsejax.jit.runtime.kernel_planner import KernelPlanner
 from tests.fuzz import engine
 
 STAGES = ["jaxpr", "plan", "cin", "loops", "llvm", "asm"]
@@ -79,8 +79,8 @@ def test_text_is_linear_in_the_program():
 def test_texts_after_a_call_are_those_of_the_call_and_plan_nothing(monkeypatch):
     square = sj.array(np.eye(30) + np.eye(30, k=2), format="csr")
     dense, vector = sj.array(np.ones((30, 8))), sj.array(np.ones(30))
-    scheduled, schedule = [], KernelRunner.schedule
-    monkeypatch.setattr(KernelRunner, "schedule", lambda *a: scheduled.append(a) or schedule(*a))
+    scheduled, schedule = [], KernelPlanner.schedule
+    monkeypatch.setattr(KernelPlanner, "schedule", lambda *a: scheduled.append(a) or schedule(*a))
     for function, given in (
         (lambda a, b: snp.maximum(a @ b, 0), (square, dense)),
         (lambda a, x: a / (a @ x)[:, None], (square, vector)),

@@ -1,13 +1,13 @@
 import pytest
 
-from sparsejax.jit.runtime import plans
+from sparsejax.jit.runtime import plan
 from sparsejax.jit.runtime.whole.registers import Unbound
 
 
 @pytest.fixture
 def tables(monkeypatch):
     """The tables that are made of loops: None where there was none."""
-    made, table = [], plans.Loop
+    made, table = [], plan.Loop
 
     def listened(*args):
         try:
@@ -17,5 +17,5 @@ def tables(monkeypatch):
             raise
         return made[-1]
 
-    monkeypatch.setattr(plans, "Loop", listened)
+    monkeypatch.setattr(plan, "Loop", listened)
     return made

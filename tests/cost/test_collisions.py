@@ -167,7 +167,7 @@ def test_arrays_of_a_kind_share_plans(monkeypatch, large_samples):
     assert len(runner.plans) == 1, [key[-1] for key in runner.plans]
     plans.execute(closed, [apart, apart])
     assert len(runner.plans) == 2
-    (first, second) = (runner.known(key[-1]) for key in runner.plans)
+    (first, second) = (runner.planner.known(key[-1]) for key in runner.plans)
     assert first.collisions >= 2.0 * second.collisions
     assert all(x == 2.0 ** round(np.log2(x)) for x in (first.points, first.collisions))
 

@@ -125,7 +125,7 @@ def test_no_couplings_where_one_factor_has_nothing_else():
     A, x = sj.array(np.eye(5), format="csr"), sj.array(np.ones(5), format="coo")
     for function in (lambda A, x: A @ x, lambda A, x: A + A, lambda A, x: A.sum(axis=0)):
         (runner,) = plans.plan_of(sj.jit(function).trace(A, x).jaxpr).steps
-        assert not runner.joins
+        assert not runner.runnable.joins
 
 
 def test_the_order_that_skew_asks_for():

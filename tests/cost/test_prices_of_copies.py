@@ -62,13 +62,15 @@ def test_values_that_steps_make_are_fresh():
         return B, B @ H, A @ H
 
     traced = sj.jit(program).trace(A, H)
-    plan = plans.Plan(traced.jaxpr, [x.storage for x in traced._leaves])
+    plan = plans.planned(traced.jaxpr, [x.storage for x in traced._leaves])
     steps = [s for s in plan.steps if isinstance(s, KernelRunner)]
-    known = {s.step.output: s for s in steps}
+    known = {s.planner.step.output: s for s in steps}
     for step in steps:
-        stored = [step.step.nest.inputs[k].name for k, a in enumerate(step.step.arguments) if a in known]
-        assert step._fresh == frozenset(stored)
-    assert any(s._fresh for s in steps) and not all(s._fresh for s in steps)
+        stored = [
+            step.planner.step.nest.inputs[k].name for k, a in enumerate(step.planner.step.arguments) if a in known
+        ]
+        assert step.planner._fresh == frozenset(stored)
+    assert any(s.planner._fresh for s in steps) and not all(s.planner._fresh for s in steps)
 
 
 @pytest.mark.parametrize(("order", "cleared"), [((I, K, J), False), ((I, J, K), False), ((K, I, J), True)])

@@ -103,8 +103,8 @@ def test_cases_are_reproducible_and_varied():
 
 def kernel_text(block: cases.Block, formats, seed: int) -> str:
     step, inputs, _, _ = definitions.step_of(cases.build(block, formats, seed))
-    runner = KernelRunner(step)
-    _, program = runner.schedule(runner.observe(inputs))
+    runner = KernelRunner.of(step)
+    _, program = runner.planner.schedule(runner.observe(inputs))
     return lower.lower(program, LLVMBuilder())
 
 

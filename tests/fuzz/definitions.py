@@ -288,7 +288,7 @@ def planned(case: Case) -> Callable[[], Storage]:
     """The case scheduled and lowered: a call runs it."""
     step, inputs, order, _ = step_of(case)
     if order is None:
-        runner = kernels.KernelRunner(step)
+        runner = kernels.KernelRunner.of(step)
         with config.using(workspace=case.workspace):
             runner.plan(runner.observe(inputs))
 
@@ -339,8 +339,8 @@ def check_interpreted(seed: int) -> str | None:
         return None
     step, inputs, order, names = step_of(case)
     if order is None:
-        runner = kernels.KernelRunner(step)
-        _, program = runner.schedule(runner.observe(inputs))
+        runner = kernels.KernelRunner.of(step)
+        _, program = runner.planner.schedule(runner.observe(inputs))
     else:
         workspace = None if case.workspace == "auto" else case.workspace
         program = pipeline.in_order(step.nest, schedules.unpriced(order, workspace))

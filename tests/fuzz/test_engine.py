@@ -22,8 +22,8 @@ def program_of(n):
     case = cases.case(n)
     step, inputs, _, _ = definitions.step_of(case)
     with config.using(workspace=case.workspace):
-        runner = KernelRunner(step)
-        return runner.schedule(runner.observe(inputs))[1]
+        runner = KernelRunner.of(step)
+        return runner.planner.schedule(runner.observe(inputs))[1]
 
 
 def test_programs_that_are_lowered_once_have_one_text():

@@ -35,6 +35,7 @@ from sparsejax.jit.ir import blocks, choices, infer_formats
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import in_place, iteration
 from sparsejax.jit.runtime import kernels
+from sparsejax.jit.runtime.runnable import Observed
 from sparsejax.jit.schedule import counted, replan, schedules, statements
 from tests.fuzz import definitions
 
@@ -230,15 +231,15 @@ def steps(name: str) -> tuple[KernelStep, ...]:
 
 def observed(
     runner: kernels.KernelRunner, amount: float, coupling: float = 1.0, met: float = 1.5, other: float = 1.0
-) -> kernels.Observed:
+) -> Observed:
     """What a kernel would observe of operands with `amount` entries per row, every second of them with `other` times as many."""
     found: list[tuple[Any, ...]] = [
         statistics.expected(t.format, t.shape, amount * max(t.shape, default=1) * (other if k % 2 else 1.0))
-        for k, t in enumerate(runner.step.nest.inputs)
+        for k, t in enumerate(runner.planner.step.nest.inputs)
     ]
-    if runner.joins:
-        found.append((coupling,) * len(runner.joins))
-    if runner.meeting is not None:
+    if runner.runnable.joins:
+        found.append((coupling,) * len(runner.runnable.joins))
+    if runner.runnable.meeting is not None:
         found.append((None, met))
     return tuple(found)
 
@@ -264,15 +265,17 @@ def text(name: str) -> str:
 
 def _texts(name: str) -> Iterator[str]:
     for step in steps(name):
-        runner = kernels.KernelRunner(step)
+        runner = kernels.KernelRunner.of(step)
         found: dict[str, list[str]] = {}
         for amount in AMOUNTS:
             facts = observed(runner, amount)
-            schedule, program = runner.schedule(facts)
-            loops = statements.loops(runner.plain, runner.known(facts), schedule)
+            schedule, program = runner.planner.schedule(facts)
+            loops = statements.loops(runner.planner.plain, runner.planner.known(facts), schedule)
             found.setdefault(described(schedule, program, loops), []).append(f"{amount:g}")
         published = (
-            "" if runner.plain.nested else f", in Scorch's order {' '.join(map(str, scorch.order(runner.plain)))}"
+            ""
+            if runner.planner.plain.nested
+            else f", in Scorch's order {' '.join(map(str, scorch.order(runner.planner.plain)))}"
         )
         yield f"{step.nest.value} -> {step.nest.output.format}{published}\n"
         for plan, amounts in found.items():
@@ -327,20 +330,26 @@ def processor(masks: bool) -> Iterator[None]:
 
 def _everything(name: str, number: int) -> Iterator[object]:
     for step in steps(name):
-        runner = kernels.KernelRunner(step)
+        runner = kernels.KernelRunner.of(step)
         for amount in AMOUNTS if number == 0 else AMOUNTS[1:2]:
             facts = observed(runner, amount, *((2.0, 1.0, 0.02) if number % 2 else ()))
             yield from _plan(runner, facts)
 
 
-def _plan(runner: kernels.KernelRunner, facts: kernels.Observed) -> Iterator[object]:
-    nest, known = runner.step.nest, runner.known(facts)
+def _plan(runner: kernels.KernelRunner, facts: Observed) -> Iterator[object]:
+    nest, known = runner.planner.step.nest, runner.planner.known(facts)
     try:
         with choices.drawing("kernel", nest):
-            schedule, program = runner.schedule(facts)
+            schedule, program = runner.planner.schedule(facts)
             yield schedule, program, str(program), program.shared
-            yield counted.output_sizes(runner.plain, known), replan.later(schedule, nest, runner.plain, known)
-            yield statements.loops(runner.plain, known, schedule), statements.candidates(runner.plain, known)[:3]
+            yield (
+                counted.output_sizes(runner.planner.plain, known),
+                replan.later(schedule, nest, runner.planner.plain, known),
+            )
+            yield (
+                statements.loops(runner.planner.plain, known, schedule),
+                statements.candidates(runner.planner.plain, known)[:3],
+            )
             if not known.couplings:
                 yield pipeline.text_of(program)
     except ScheduleError as error:
@@ -356,7 +365,7 @@ def _defined(seed: int) -> Iterator[object]:
     """Plans of a random definition: in its own order, or in any, for as many entries as it has and for many."""
     case = _case(seed)
     step, inputs, order, _ = definitions.step_of(case)
-    runner = kernels.KernelRunner(step)
+    runner = kernels.KernelRunner.of(step)
     if order is None:
         yield from _plan(runner, runner.observe(inputs))
         yield from _plan(runner, observed(runner, 1e5))

@@ -24,7 +24,7 @@ from pathlib import Path
 import sparsejax as sj
 from benchmarks import libraries, matrices, operations
 from sparsejax.jit.backend import compiler, host
-from sparsejax.jit.runtime import kernels
+from sparsejax.jit.runtime import kernel_planner
 from tests.enumeration import cases
 from tests.fuzz import engine
 from tests.fuzz.run import CASES, CHECKS
@@ -52,7 +52,7 @@ class Record:
 @contextmanager
 def recorded() -> Iterator[Record]:
     """Record every kernel that is planned, and every text that is compiled, inside the block."""
-    record, compiled, scheduled = Record(), compiler.compile_text, kernels.KernelRunner.schedule
+    record, compiled, scheduled = Record(), compiler.compile_text, kernel_planner.KernelPlanner.schedule
 
     def compile_text(text: str, plain: bool = False) -> compiler.Kernel:
         record.texts.append(hashlib.sha256(text.encode()).hexdigest()[:12])
@@ -65,11 +65,11 @@ def recorded() -> Iterator[Record]:
         record.plans.append(f"{order} {chosen.workspace} {moves} {chosen.scattered} {chosen.cost.total:.4g}")
         return found
 
-    compiler.compile_text, kernels.KernelRunner.schedule = compile_text, schedule
+    compiler.compile_text, kernel_planner.KernelPlanner.schedule = compile_text, schedule
     try:
         yield record
     finally:
-        compiler.compile_text, kernels.KernelRunner.schedule = compiled, scheduled
+        compiler.compile_text, kernel_planner.KernelPlanner.schedule = compiled, scheduled
 
 
 def one_case(name: str, case: object) -> None:

@@ -17,6 +17,7 @@ from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import split_fills
 from sparsejax.jit.runtime import kernels, plans
+from sparsejax.jit.runtime.plan import Plan
 from sparsejax.lax.rounds import Body
 from sparsejax.transforms import staging
 from tests.fuzz import engine
@@ -62,7 +63,7 @@ def test_both_ways_are_jaxprs(always):
     """What runs where a sum was taken apart, and where it was not, is shown and checked as other jaxprs are."""
     A, x = sj.array(np.eye(9, 7), format="csr"), sj.array(np.arange(7.0))
     closed = sj.make_jaxpr(lambda A, x: (A + 1) @ x)(A, x)
-    plan = plans.Plan(closed, [A._storage, x._storage])
+    plan = plans.planned(closed, [A._storage, x._storage])
     (both,) = [s.eqn.bodies for s in plan.steps if getattr(s, "eqn", None) and s.eqn.bodies]
     assert [str(body).count("planned[steps=") for body in both] == [1, 1]
     for body in both:
@@ -77,7 +78,7 @@ def test_both_ways_are_jaxprs(always):
 class _Counter(Body):
     """A plan that counts the iterations of its kernels while it runs."""
 
-    plan: plans.Plan
+    plan: Plan
     iterations: int = 0
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
@@ -87,8 +88,8 @@ class _Counter(Body):
             inputs = self.plan.step(number, registers, bodies)
             self.iterations += sum(b.iterations for b in bodies)
             if isinstance(step, kernels.KernelRunner):
-                schedule, _ = step.schedule(step.observe(inputs))
-                self.iterations += counting.run(step.nest, schedule, inputs)[1].work
+                schedule, _ = step.planner.schedule(step.observe(inputs))
+                self.iterations += counting.run(step.planner.nest, schedule, inputs)[1].work
         return [registers[k] for k in self.plan.results]
 
 
@@ -97,7 +98,7 @@ def iterations(function, *arrays) -> int:
     given = [sj.array(a) for a in arrays]
     closed = staging.trace_to_jaxpr(lambda *xs: [function(*xs)], [a.aval for a in given])
     storages = [a.storage for a in (*closed.consts, *given)]
-    counter = _Counter(plans.Plan(closed, storages))
+    counter = _Counter(plans.planned(closed, storages))
     counter.run(storages)
     return counter.iterations
 

@@ -82,13 +82,13 @@ def test_derivatives():
 def work(function, *operands):
     """Iterations of all kernels, entries converted and visited before them."""
     traced = sj.jit(function).trace(*operands)
-    plan = plans.Plan(traced.jaxpr)
+    plan = plans.planned(traced.jaxpr)
     registers, total = plan.registers([x.storage for x in traced._leaves]), 0
     for number, step in enumerate(plan.steps):
         if isinstance(step, kernels.KernelRunner):
             inputs = [registers[k] for k in plan.reads[number]]
-            schedule, _ = step.schedule(step.observe(inputs))
-            total += counting.run(step.plain, schedule, inputs)[1].work
+            schedule, _ = step.planner.schedule(step.observe(inputs))
+            total += counting.run(step.planner.plain, schedule, inputs)[1].work
         plan.step(number, registers)
     return total
 

@@ -19,9 +19,9 @@ from sparsejax.jit.schedule import search
 def kernel(function, *operands):
     """The nest of a function that is one kernel, with its inputs."""
     traced = sj.jit(function).trace(*operands)
-    plan = plans.Plan(traced.jaxpr)
+    plan = plans.planned(traced.jaxpr)
     (runner,) = plan.steps
-    return runner.step.nest, plan.step(0, plan.registers([x.storage for x in traced._leaves]))
+    return runner.planner.step.nest, plan.step(0, plan.registers([x.storage for x in traced._leaves]))
 
 
 def count(function, operands, order=None):

@@ -148,11 +148,11 @@ def test_copies_of_what_is_remembered_with_an_index_array_stay(made):
     (runner,) = (
         s
         for s in plans.plan_of(sj.jit(function).trace(R, V, B).jaxpr).steps
-        if isinstance(s, kernels.KernelRunner) and "bool" in {str(t.dtype) for t in s.nest.inputs}
+        if isinstance(s, kernels.KernelRunner) and "bool" in {str(t.dtype) for t in s.planner.nest.inputs}
     )
-    turned = {t.name for t in runner.nest.inputs if t.dtype == bool}
+    turned = {t.name for t in runner.planner.nest.inputs if t.dtype == bool}
     assert len(turned) == 1
-    assert turned <= runner._fresh if made else turned.isdisjoint(runner._fresh)
+    assert turned <= runner.planner._fresh if made else turned.isdisjoint(runner.planner._fresh)
 
 
 def test_statements_that_do_not_fit_their_operands_are_refused():

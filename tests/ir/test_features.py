@@ -36,13 +36,13 @@ def both(found):
 
 def asked(runner):
     """What a kernel knows of its operands before it is planned."""
-    return runner.meeting, runner._watched, runner.variants is None, runner.beside, runner.plain
+    return runner.runnable.meeting, runner._watched, runner.variants is None, runner.beside, runner.planner.plain
 
 
 def of_steps(steps):
     for step in steps:
         if isinstance(step, KernelStep):
-            yield step, asked(runners.KernelRunner(step))
+            yield step, asked(runners.KernelRunner.of(step))
         else:
             yield step.eqn.primitive.name, [v.aval for v in step.outputs]
             for body in step.eqn.bodies:

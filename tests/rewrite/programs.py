@@ -97,13 +97,13 @@ def changes(function: Callable[..., object], operands: tuple[object, ...]) -> It
     """Every pass that changes the program, with the text of it before and after."""
     traced = sj.jit(function).trace(*operands)
     storages = [sj.array(x, copy=True).storage for x in operands]
-    plan = plans.Plan(traced.jaxpr, storages)
+    plan = plans.planned(traced.jaxpr, storages)
     registers, number = plan.registers(storages), 0
     while not isinstance(plan.steps[number], kernels.KernelRunner):
         plan.step(number, registers)
         number += 1
     runner, inputs = plan.steps[number], [registers[k] for k in plan.reads[number]]
-    nest, schedule = runner.nest, runner.schedule(runner.observe(inputs))[0]
+    nest, schedule = runner.planner.nest, runner.planner.schedule(runner.observe(inputs))[0]
     nest = nest if schedule.panels is None else row_panels.with_panels(nest, schedule.panels)
     nest, cut = pipeline.prepared(nest, schedule)
     program = concretize.concretize(nest, cut)

@@ -20,14 +20,14 @@ from sparsejax.jit.runtime import kernels, plans
 def run(function, *arrays):
     """(values of the result, iterations of all kernels)."""
     closed = sj.make_jaxpr(function)(*arrays)
-    plan = plans.Plan(closed)
+    plan = plans.planned(closed)
     registers = plan.registers([a.storage for a in (*closed.consts, *arrays)])
     iterations = 0
     for number, step in enumerate(plan.steps):
         inputs = plan.step(number, registers)
         if isinstance(step, kernels.KernelRunner):
-            schedule, _ = step.schedule(step.observe(inputs))
-            made, counted = counting.run(step.step.nest, schedule, inputs)
+            schedule, _ = step.planner.schedule(step.observe(inputs))
+            made, counted = counting.run(step.planner.step.nest, schedule, inputs)
             iterations += counted.iterations
             if step.exact:
                 np.testing.assert_array_equal(made.vals, registers[-1].vals)

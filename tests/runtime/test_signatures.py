@@ -14,7 +14,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.jit import api, pipeline
+from sparsejax.jit import function, pipeline
 
 pytestmark = pytest.mark.rotating(24)
 
@@ -115,9 +115,9 @@ def test_python_integers_must_fit():
     x = np.ones(2, np.int8)
     f = sj.jit(lambda a, s: a * s)
     assert f(x, 100).dtype == np.int8
-    for function in (f, lambda a, s: sj.array(a) * s, f.lower(x, 100).compile()):
+    for multiplied in (f, lambda a, s: sj.array(a) * s, f.lower(x, 100).compile()):
         with pytest.raises(OverflowError, match="300 out of bounds for int8"):
-            function(x, 300)
+            multiplied(x, 300)
     assert f(x.astype("f4"), 300).todense()[0] == 300
     assert f(x.astype("i8"), 300).todense()[0] == 300
 
@@ -251,7 +251,7 @@ def test_threads_share_one_trace(monkeypatch):
 
 
 def test_signatures_that_are_not_called_any_more_are_forgotten(monkeypatch):
-    monkeypatch.setattr(api, "SIGNATURES", 4)
+    monkeypatch.setattr(function, "SIGNATURES", 4)
     traced = []
     f = sj.jit(lambda x, n: traced.append(n) or x * n, static_argnums=1)
     x = np.ones(2)

@@ -23,7 +23,7 @@ def matrix(n=60, density=0.1, seed=0, format="csr"):
 def published(function, *operands):
     closed = sj.jit(function).trace(*map(sj.array, operands)).jaxpr
     (runner,) = plans.plan_of(closed).steps
-    return "".join(map(str, scorch.order(runner.plain)))
+    return "".join(map(str, scorch.order(runner.planner.plain)))
 
 
 def test_published_examples():

@@ -44,13 +44,13 @@ def test_how_many_entries_are_no_surprise():
     """Of operands of three dimensions that meet in few entries: what takes a fourth of the gain to write. Of those that meet nowhere, nothing is gained."""
     T = kernels.of(2000, 2000, 2000, form="csf")
     (step,) = fuse.fuse(pipeline.cleaned(sj.jit(lambda A, B: A * B).trace(T, T).jaxpr.jaxpr))
-    runner, found = KernelRunner(step), {}
+    runner, found = KernelRunner.of(step), {}
     with sj.config.using(machine="ice_lake", num_threads=1):
         for amount in (0.5, 500):
             facts = kernels.observed(runner, amount)
-            chosen, known = runner.schedule(facts)[0], runner.known(facts)
-            later = replan.later(chosen, runner.plain, runner.plain, known)
-            found[amount] = chosen, later, search.level_counts(runner.plain, known)[-1]
+            chosen, known = runner.planner.schedule(facts)[0], runner.planner.known(facts)
+            later = replan.later(chosen, runner.planner.plain, runner.planner.plain, known)
+            found[amount] = chosen, later, search.level_counts(runner.planner.plain, known)[-1]
     assert found[0.5][1] is None
     chosen, later, expected = found[500]
     assert later.order != tuple(map(str, chosen.order)) and len(later.copied) == 2
@@ -61,16 +61,16 @@ def test_how_many_entries_are_no_surprise():
 
 def test_what_gains_as_much_as_its_account_costs_is_kept(monkeypatch):
     (step,) = kernels.steps("product of tensors")
-    runner = KernelRunner(step)
+    runner = KernelRunner.of(step)
     with sj.config.using(machine="ice_lake", num_threads=1):
         facts = kernels.observed(runner, 500)
-        chosen, known = runner.schedule(facts)[0], runner.known(facts)
+        chosen, known = runner.planner.schedule(facts)[0], runner.planner.known(facts)
         gain = chosen.cost.running - chosen.remembered.cost.running
         for account, kept in ((gain, True), (gain * 1.001, False)):
             monkeypatch.setattr(replan, "ACCOUNT", account)
-            assert (replan.later(chosen, runner.plain, runner.plain, known) is not None) == kept
+            assert (replan.later(chosen, runner.planner.plain, runner.planner.plain, known) is not None) == kept
         monkeypatch.setattr(replan, "ACCOUNT", gain)
-        later = replan.later(chosen, runner.plain, runner.plain, known)
+        later = replan.later(chosen, runner.planner.plain, runner.planner.plain, known)
     assert later.gain == gain and later == replan.Later.decoded(later.encoded())
     assert [k for k, *_ in later.copied] == [0, 1]
     assert all(0 < again < first for *_, first, again in later.copied)  # values alone, where the pattern is known

@@ -33,14 +33,14 @@ def of_program(function, *arrays, **settings):
     with sj.config.using(machine="zen3", num_threads=1, **settings):
         traced = sj.jit(function).trace(*map(sj.array, arrays))
         storages = [x.storage for x in traced._leaves]
-        plan = plans.Plan(traced.jaxpr, storages)
+        plan = plans.planned(traced.jaxpr, storages)
         registers = plan.registers(storages)
         made = []
         for number, step in enumerate(plan.steps):
             inputs = plan.step(number, registers)
             if isinstance(step, kernels.KernelRunner):
                 runner, given = step.actual(inputs)
-                made.append(runner.schedule(runner.observe(given))[0])
+                made.append(runner.planner.schedule(runner.observe(given))[0])
         return made
 
 

@@ -21,8 +21,8 @@ ENTRIES = 3
 def planned(name):
     """The only kernel of a program, and what it would know of operands with so many entries a row."""
     (step,) = kernels.steps(name)
-    runner = KernelRunner(step)
-    return runner.plain, runner.known(kernels.observed(runner, ENTRIES))
+    runner = KernelRunner.of(step)
+    return runner.planner.plain, runner.planner.known(kernels.observed(runner, ENTRIES))
 
 
 @pytest.mark.parametrize("name", ["softmax", "attention", "triangles"])

@@ -25,8 +25,8 @@ def processor():
 def planned(f, *types, amount=ENTRIES):
     """The only kernel of a program, before it is scheduled, and what it would know of operands with so many entries a row."""
     (step,) = fuse.fuse(pipeline.cleaned(sj.jit(f).trace(*types).jaxpr.jaxpr))
-    runner = KernelRunner(step)
-    return runner.plain, runner.known(kernels.observed(runner, amount))
+    runner = KernelRunner.of(step)
+    return runner.planner.plain, runner.planner.known(kernels.observed(runner, amount))
 
 
 def waits(f, *types, amount=ENTRIES):
@@ -134,9 +134,11 @@ def test_entries_that_are_rows_of_tiles_read_what_they_share_once():
 def test_what_a_later_statement_reads_in_the_same_run_is_waited_for_once():
     """The rows of softmax: the largest entry, the exponentials and their sum are of the same ones."""
     (step,) = kernels.steps("softmax")
-    runner = KernelRunner(step)
-    pricing = statements._Pricing(runner.plain, runner.known(kernels.observed(runner, ENTRIES)), frozenset())
-    row, entry = next(p.target.indices for p in runner.plain.producers if len(p.target.indices) == 2)
+    runner = KernelRunner.of(step)
+    pricing = statements._Pricing(
+        runner.planner.plain, runner.planner.known(kernels.observed(runner, ENTRIES)), frozenset()
+    )
+    row, entry = next(p.target.indices for p in runner.planner.plain.producers if len(p.target.indices) == 2)
     again = {
         (number, len(shared)): sorted(a.tensor.name for a in pricing.again(number, shared))
         for number, shared in itertools.product(range(len(pricing.models)), ((), (row,), (row, entry)))

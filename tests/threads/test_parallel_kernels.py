@@ -32,9 +32,9 @@ THREADS = (1, 2, 4)
 def program_of(case):
     """The case's program, marked where that is legal, with its inputs and the type of its result."""
     step, inputs, order, _ = definitions.step_of(case)
-    runner = kernels.KernelRunner(step)
+    runner = kernels.KernelRunner.of(step)
     if order is None:
-        _, program = runner.schedule(runner.observe(inputs))
+        _, program = runner.planner.schedule(runner.observe(inputs))
     else:
         workspace = None if case.workspace == "auto" else case.workspace
         made = blocks.adapted(step.nest)
@@ -59,7 +59,7 @@ def check(seed, blocked):
     program, inputs, runner = program_of(case)
     if not program.chunking.count:
         return False, None
-    nest = runner.nest
+    nest = runner.planner.nest
     compiled = compiler.compile_text(lower.lower(program, LLVMBuilder()))
     kernel = chunked.Chunked(compiled, nest.output, chunked.Cut.of(program))
     bound = binding.Binding(kernel, nest.output, nest.op, shared=program.shared, whole=program.whole)
@@ -73,7 +73,7 @@ def check(seed, blocked):
     results.append(binding.Binding(kernel, nest.output, nest.op, shared=program.shared).run(inputs))
     if any(bits(r) != bits(results[0]) for r in results):
         return True, f"{case}\nthe result depends on the number of threads"
-    got = legalize.finished(results[1], runner.step.output.aval)
+    got = legalize.finished(results[1], runner.planner.step.output.aval)
     return True, definitions.fault_of(case, got)
 
 

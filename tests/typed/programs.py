@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import nn
-from sparsejax.jit.api import JitFunction
+from sparsejax.jit.function import JitFunction
 
 
 def arrays() -> None:

@@ -45,10 +45,9 @@ class Patterns:
 
 @dataclass(frozen=True)
 class Positional:
-    """A kernel by position: its step; the operands that it reads, and which of them as arrays of values; and the operand over whose
+    """How a kernel by position is called: the operands that it reads, and which of them as arrays of values; and the operand over whose
     buffers the result is."""
 
-    step: partition.KernelStep
     reads: tuple[tuple[int, bool], ...]
     like: int | None
     fill_value: Any
@@ -64,6 +63,9 @@ class Positional:
         """The arrays that these are, or hold the values of."""
         return [inputs[k] for k, _ in self.reads]
 
+
+Made = tuple[partition.KernelStep, Positional]
+"""A kernel by position: its step, and how it is called."""
 
 _VECTOR = Format.parse("dense", 1)
 
@@ -136,7 +138,7 @@ def _stored_like(step: partition.KernelStep, access: cin.Access) -> bool:
 # ----------------------------------------------------------------------------------------------------------- the pass
 
 
-def positional(step: partition.KernelStep, families: Families, inputs: Sequence[Storage]) -> Positional | None:
+def positional(step: partition.KernelStep, families: Families, inputs: Sequence[Storage]) -> Made | None:
     """`step` by position, where the operands of a family share their pattern; None where that changes nothing."""
     sizes = [2 if s.format.is_dense else max(2, int(statistics.positions(s)[_last(s.format)])) for s in inputs]
     if step.nest.bounded:
@@ -144,13 +146,13 @@ def positional(step: partition.KernelStep, families: Families, inputs: Sequence[
     return of_sizes(step, families, tuple(sizes))
 
 
-def of_sizes(step: partition.KernelStep, families: Families, sizes: tuple[int, ...]) -> Positional | None:
+def of_sizes(step: partition.KernelStep, families: Families, sizes: tuple[int, ...]) -> Made | None:
     """As `positional`, for operands of so many entries (2: a dense one)."""
     made = _positional(step, families, sizes)
-    return None if made is None else replace(made, families=families, sizes=sizes)
+    return None if made is None else (made[0], replace(made[1], families=families, sizes=sizes))
 
 
-def _positional(step: partition.KernelStep, families: Families, sizes: Sequence[int]) -> Positional | None:
+def _positional(step: partition.KernelStep, families: Families, sizes: Sequence[int]) -> Made | None:
     nest = step.nest
     accesses = {a.tensor.name: a for a in cin.accesses(nest.composite)}
     ordered = [accesses[t.name] for t in nest.inputs]
@@ -227,7 +229,7 @@ def _flat(nest: Nest, head: dict[cin.Access, cin.Access], own: cin.Access | None
 
 def _flattened(
     step: partition.KernelStep, only: cin.Access, family: set[cin.Access], own: cin.Access | None, sizes: Sequence[int]
-) -> Positional:
+) -> Made:
     """`step` over the positions of one pattern."""
     nest, at = step.nest, cin.IndexVar("p")
     accesses = {a.tensor.name: a for a in cin.accesses(nest.composite)}
@@ -289,7 +291,7 @@ def _onto(nest: Nest, at: cin.Index, own: cin.Access, size: int) -> Nest:
     return replace(nest.substituted(targets), output=out.tensor._replace(result=None), indices=indices)
 
 
-def _made(step: partition.KernelStep, nest: Nest, moved: dict[cin.Access, cin.Expr], like: int | None) -> Positional:
+def _made(step: partition.KernelStep, nest: Nest, moved: dict[cin.Access, cin.Expr], like: int | None) -> Made:
     numbers = {t.name: k for k, t in enumerate(step.nest.inputs)}
     flat = {a.tensor.name for a in moved}
     reads = tuple((numbers[t.name], t.name in flat) for t in nest.inputs)
@@ -298,4 +300,4 @@ def _made(step: partition.KernelStep, nest: Nest, moved: dict[cin.Access, cin.Ex
         out = Var(Aval(nest.output.shape, nest.output.dtype, nest.output.format, 0))
     arguments = tuple(step.arguments[k] for k, _ in reads)
     made = replace(step, nest=nest, arguments=arguments, output=out)
-    return Positional(made, reads, like, step.output.aval.fill_value)
+    return made, Positional(reads, like, step.output.aval.fill_value)

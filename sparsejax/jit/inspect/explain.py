@@ -24,6 +24,7 @@ from sparsejax.jit.ir import cin, infer_formats, simplify
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
+from sparsejax.jit.runtime.plan import Plan
 from sparsejax.jit.schedule import line_starts, schedules, search, statements
 from sparsejax.jit.schedule.schedules import Candidate
 
@@ -36,26 +37,27 @@ def explained(traced: Traced, tracing: float) -> explanation.Explanation:
     infer = _infer_seconds(closed.jaxpr)
     started = time.perf_counter()
     storages = [a.storage for a in (*closed.consts, *leaves)]
-    plan = plans.Plan(closed, storages)
+    plan = plans.planned(closed, storages)
     fusing = time.perf_counter() - started
     steps, _ = _explained(plan, storages)
     return explanation.Explanation(tuple(steps), max(0.0, tracing - infer), infer, fusing)
 
 
-def _explained(plan: plans.Plan, storages: Sequence[Storage]) -> tuple[list[explanation.Explained], list[Storage]]:
+def _explained(plan: Plan, storages: Sequence[Storage]) -> tuple[list[explanation.Explained], list[Storage]]:
     """The steps of a plan on these operands, and its results."""
     registers = plan.registers(storages)
     made_by = {eqn.outputs[0]: eqn for eqn in plan.jaxpr.eqns if eqn.primitive.notation is not None}
     given = dict(zip((*plan.jaxpr.consts, *plan.jaxpr.inputs), storages, strict=True))
-    planned = [s.step if isinstance(s, kernels.KernelRunner) else s for s in plan.steps]
+    planned = [s.planner.step if isinstance(s, kernels.KernelRunner) else s for s in plan.steps]
     known = expected.of_program(planned, plan.jaxpr, given)
     steps: list[explanation.Explained] = []
     for number, step in enumerate(plan.steps):
         bodies = [stages.Listener(b, _explained) for b in plan.bodies(number)]
         inputs = plan.step(number, registers, bodies)
         if isinstance(step, kernels.KernelRunner):
-            entries = known.entries(step.step.output), registers[-1].nnz
-            steps.append(_kernel(step, inputs, entries, made_by.get(step.step.output)))
+            output = step.planner.step.output
+            entries = known.entries(output), registers[-1].nnz
+            steps.append(_kernel(step, inputs, entries, made_by.get(output)))
         elif bodies:
             types = ", ".join(str(v.aval) for v in step.outputs)
             runs = tuple(explanation.Branch(b.runs, tuple(b.first or ())) for b in bodies)
@@ -86,19 +88,20 @@ def _call(step: partition.CallStep) -> explanation.LibraryCall:
 def _kernel(
     runner: kernels.KernelRunner, inputs: Sequence[Storage], entries: tuple[float, int], eqn: Eqn | None
 ) -> explanation.Kernel:
-    step, run = runner.step, _seconds(runner, inputs)
+    step, run = runner.planner.step, _seconds(runner, inputs)
     runner, inputs = runner.actual(inputs)
-    nest = runner.step.nest
+    planner = runner.planner
+    nest = planner.step.nest
     observed, exactly = runner.observe(inputs), runner.observe_exactly(inputs)
     exact = dict(zip((t.name for t in nest.inputs), exactly, strict=False))
-    known, counted = runner.known(observed), runner.known(exactly)
+    known, counted = planner.known(observed), planner.known(exactly)
     started = time.perf_counter()
-    schedule, program = runner.schedule(observed)
+    schedule, program = planner.schedule(observed)
     scheduled = time.perf_counter()
     text = pipeline.text_of(program)
     lowered = time.perf_counter()
-    plain, facts = runner.looped(schedule, known)
-    cost = forecast.nanoseconds(plain, schedule, facts, runner.looped(schedule, counted)[1]) / 1e9
+    plain, facts = planner.looped(schedule, known)
+    cost = forecast.nanoseconds(plain, schedule, facts, planner.looped(schedule, counted)[1]) / 1e9
     times = explanation.Times(scheduled - started, lowered - scheduled, compiler.compile_seconds(text), cost, run)
     operands = [
         explanation.Operand(t.name, f"{t.dtype}{list(t.shape)}", t.format, exact[t.name], o, s.nbytes)
@@ -108,7 +111,7 @@ def _kernel(
     workspaces = _workspaces(runner, schedule, program, counted)
     memory = explanation.Memory(
         sum(s.nbytes for s in {id(s): s for s in inputs}.values()),
-        forecast.output_bytes(runner.plain, counted, sampling.entries(nest, inputs)),
+        forecast.output_bytes(planner.plain, counted, sampling.entries(nest, inputs)),
         sum(w.nbytes for w in workspaces),
         sum(c.nbytes for c in conversions),
     )
@@ -157,7 +160,7 @@ def _seconds(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> float:
 
 def _meetings(runner: kernels.KernelRunner, known: Facts, counted: Facts) -> tuple[explanation.Meeting, ...]:
     made = []
-    for join in statistics.meetings(runner.plain):
+    for join in statistics.meetings(runner.planner.plain):
         if join.key in known.couplings:
             names = join.left.tensor.name, join.right.tensor.name
             even = counted[names[0]][-1] * counted[names[1]][-1] / join.left.tensor.shape[join.key[1]]
@@ -205,7 +208,7 @@ def _conversions(
     exact: dict[str, tuple[float, ...]],
     known: Facts,
 ) -> tuple[explanation.Conversion, ...]:
-    nest, made = runner.step.nest, []
+    nest, made = runner.planner.step.nest, []
     moved = dict(schedule.conversions)
     for tensor, read in zip(nest.inputs, program.inputs, strict=True):
         after = read.stored
@@ -230,7 +233,7 @@ def _conversions(
     if not runner.exact:
         output, after = runner.output, runner.aval.format
         why = "; ".join(dict.fromkeys(after.unwritten(output.shape, output.dtype.itemsize).values()))
-        nbytes = forecast.conversion_bytes(output, after, search.level_counts(runner.plain, known))
+        nbytes = forecast.conversion_bytes(output, after, search.level_counts(runner.planner.plain, known))
         made.append(
             explanation.Conversion(
                 output.name, output.format, after, nbytes, why or "its blocks are not those of the operands"
@@ -245,7 +248,7 @@ def _workspaces(
     program: Program,
     exact: Facts,
 ) -> tuple[explanation.Workspace, ...]:
-    nest, exact = runner.looped(schedule, exact)
+    nest, exact = runner.planner.looped(schedule, exact)
     made = []
     for tensor, around, where, nbytes in report.workspaces(nest, schedule, program, exact):
         *_, write = cin.writes(where.producer)

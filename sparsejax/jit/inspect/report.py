@@ -26,6 +26,7 @@ from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.runtime import kernels, plans
+from sparsejax.jit.runtime.plan import Plan
 from sparsejax.jit.schedule import schedules, search, statements
 
 
@@ -85,7 +86,7 @@ def report(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Report:
     return _reported(plans.plan_of(closed, given), given)[0]
 
 
-def _reported(plan: plans.Plan, given: Sequence[Storage]) -> tuple[Report, list[Storage]]:
+def _reported(plan: Plan, given: Sequence[Storage]) -> tuple[Report, list[Storage]]:
     """The cost of a plan on these operands, and its results."""
     registers = plan.registers(given)
     first, made, entries, parts = len(registers), [], dict[int, float](), []
@@ -112,7 +113,7 @@ def _reported(plan: plans.Plan, given: Sequence[Storage]) -> tuple[Report, list[
 _Told = tuple[Step, tuple[stages.Part, ...]]
 
 
-def _body(plan: plans.Plan, given: Sequence[Storage]) -> tuple[_Told, list[Storage]]:
+def _body(plan: Plan, given: Sequence[Storage]) -> tuple[_Told, list[Storage]]:
     """What one run of a body costs together, and its steps; its results."""
     told, results = _reported(plan, given)
     cost, memory = told.cost(), told.memory().temp_size_in_bytes + told.results
@@ -140,12 +141,12 @@ def _bytes(storages: Sequence[Storage]) -> int:
 
 def _kernel(runner: kernels.KernelRunner, inputs: Sequence[Storage]) -> Step:
     runner, inputs = runner.actual(inputs)
-    given = runner.step.nest.inputs
+    planner = runner.planner
+    given = planner.step.nest.inputs
     exact = runner.observe_exactly(inputs)
-    known = runner.known(exact)
-    schedule, program = runner.scheduled(runner.observe(inputs))
-    nest, known = runner.looped(schedule, known)
-    sampled = sampling.entries(runner.step.nest, inputs)
+    schedule, program = planner.scheduled(runner.observe(inputs))
+    nest, known = planner.looped(schedule, planner.known(exact))
+    sampled = sampling.entries(planner.step.nest, inputs)
     output = forecast.output_bytes(nest, known, sampled)
     copies = sum(
         forecast.conversion_bytes(t, read.stored, counts)

@@ -16,8 +16,10 @@ from sparsejax.jit.backend.pretty import PrettyBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.graph import partition
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.runtime.kernels import KernelRunner, Observed
-from sparsejax.jit.runtime.plans import Plan, plan_of
+from sparsejax.jit.runtime.kernels import KernelRunner
+from sparsejax.jit.runtime.plan import Plan
+from sparsejax.jit.runtime.plans import plan_of
+from sparsejax.jit.runtime.runnable import Observed
 from sparsejax.jit.schedule import schedules
 from sparsejax.lax.rounds import Body
 
@@ -110,7 +112,7 @@ def part_of(
 
 
 def _kernel_text(step: KernelRunner, observed: Observed, stage: str) -> str:
-    schedule, program = step.scheduled(observed)
+    schedule, program = step.planner.scheduled(observed)
     if stage == "plan":
         return _plan_text(step, schedule, program)
     if stage == "cin":
@@ -122,7 +124,7 @@ def _kernel_text(step: KernelRunner, observed: Observed, stage: str) -> str:
 
 
 def _plan_text(step: KernelRunner, schedule: schedules.Schedule, program: Program) -> str:
-    nest = step.step.nest
+    nest = step.planner.step.nest
     inputs = ", ".join(f"{t.name}:{t.dtype}{list(t.shape)} {t.format}" for t in nest.inputs)
     lines = [f"kernel out:{nest.output.dtype}{list(nest.output.shape)} {nest.output.format} from {inputs}"]
     lines += [f"  {p.target} reduces {p.op} of {p.rhs}" for p in nest.producers]
@@ -134,9 +136,9 @@ def _plan_text(step: KernelRunner, schedule: schedules.Schedule, program: Progra
     lines += [f"  {t.name} is converted to {read.stored} first" for t, read in pairs if t.format != read.stored]
     if schedule.workspace is not None:
         lines.append(f"  workspace {schedule.workspace}: {schedule.reason}")
-    lines += [f"  {text}" for text in step.step.priced]
+    lines += [f"  {text}" for text in step.planner.step.priced]
     if program.given is not None:
         lines.append(f"  the result has the positions of level {program.given.level} of {program.given.access.tensor}")
     if not step.exact:
-        lines.append(f"  the result is converted to {step.step.output.aval.format} last")
+        lines.append(f"  the result is converted to {step.aval.format} last")
     return "\n".join(lines)

@@ -73,7 +73,7 @@ class Binding:
     """A kernel with everything about its output that does not change from call to call.
 
     `op` is the operator by which a dense output accumulates (None: it is assigned); `expected` tells how many coordinates
-    to make room for at first, per level that starts a segment. `constants` are the numbers that it reads (`constants`). Memory of a
+    to make room for at first, per level that starts a segment. `constants` are the numbers that it reads. Memory of a
     `whole` result, all of which the kernel assigns, is not cleared. `cut` tells how it runs in chunks.
 
     Where the output has bounds in place of extents, it only serves to make others (`resized`).
@@ -101,6 +101,8 @@ class Binding:
         self._kernel: compiler.Kernel | chunked.Chunked = compiled
         self._compiled, self._output = compiled, output
         self._call: Callable[[bytes], int] | None = None
+        self.numbers = constants
+        """The numbers that it reads."""
         self._first = b"" if constants is None else _pack_one(result_memory.address_of(constants))
         self.dtype = output.dtype
         self._dense = output.format.full
@@ -125,7 +127,6 @@ class Binding:
             self._grows(output, shared)
         if bounded:
             return
-        self._constants = constants
         self._size = math.prod(output.format.level_extents(output.shape))
         if self._dense:
             if self._size * output.dtype.itemsize > 2**62:

@@ -13,7 +13,7 @@ from sparsejax.core.array import Array, made, maker
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.runtime import plans
+from sparsejax.jit.runtime.plan import Plan
 from sparsejax.jit.runtime.shapes import Family
 
 _NUMBERS = frozenset([bool, int, float, complex])
@@ -27,7 +27,7 @@ class Shortcut:
     def __init__(
         self, avals: Sequence[Aval], names: tuple[str, ...], closed: ClosedJaxpr, tree: tree_util.PyTreeDef
     ) -> None:
-        plan: plans.Plan = closed.cache["plan"]
+        plan: Plan = closed.cache["plan"]
         self.avals, self.names, self.count = tuple(avals), names, len(avals) - len(names)
         """Types of the operands, those that are given by name last, in the order of their names; how many are given by position."""
         self.templates = tuple(map(primitive.plain_template, avals))
@@ -124,7 +124,7 @@ def _unlimited(extra: Any) -> bool:
     return not extra[1]
 
 
-def _several(closed: ClosedJaxpr, plan: plans.Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:
+def _several(closed: ClosedJaxpr, plan: Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:
     """A plan as a function of operands."""
     consts, avals = [c._storage for c in closed.consts], plan.out_avals
     kind, _, children = tree.node or (None, None, ())

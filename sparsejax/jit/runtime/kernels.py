@@ -8,45 +8,32 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager
 from typing import Any
 
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.cached import Recent, copied
+from sparsejax.cached import cached_property, copied
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Var
 from sparsejax.errors import FormatError, ScheduleError
-from sparsejax.formats import Format, copies
+from sparsejax.formats import copies
 from sparsejax.formats.storage import Storage
-from sparsejax.jit import pipeline
-from sparsejax.jit.backend import compiler
-from sparsejax.jit.codegen.constants import Numbers
-from sparsejax.jit.cost import collisions, machine, skew, statistics
-from sparsejax.jit.graph import expected, partition, shared_patterns
-from sparsejax.jit.ir import blocks, choices, cin
+from sparsejax.jit.cost import skew, statistics
+from sparsejax.jit.graph import partition, shared_patterns
+from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.bounded import Bounded
-from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.ir.program import Program
-from sparsejax.jit.rewrite import assigned_once, legalize
-from sparsejax.jit.runtime import binding, chunked, donation, pattern_variants, plan_cache
+from sparsejax.jit.rewrite import legalize
+from sparsejax.jit.runtime import kernel_planner, pattern_variants
 from sparsejax.jit.runtime.direct import AS_IT_IS, Direct, Rates, called, how
+from sparsejax.jit.runtime.kernel_planner import KernelPlanner
+from sparsejax.jit.runtime.runnable import Observed, Planned, Runnable
 from sparsejax.jit.runtime.system import result_memory
-from sparsejax.jit.schedule import counted, line_starts, models, replan, row_panels, schedules
-
-Observed = tuple[tuple[Any, ...], ...]
-"""Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
-be known."""
-
-Made = tuple[schedules.Schedule, Program]
+from sparsejax.jit.schedule import replan
 
 Into = Callable[[Sequence[int]], tuple[NDArray[Any], bool] | None]
 """Memory for the result of a kernel, and whether it may be cleared, given the inputs, by position, that the result may overwrite."""
-
-_latest: Recent[Any, tuple[weakref.ref[Any], Made]] = Recent(32)
-"""What kernels were last planned as, with those kernels: who asks for a text after a call asks for this."""
 
 turn = threading.RLock()
 """Held while something is planned, so that threads do not plan the same thing at the same time; and while the process forks, so
@@ -56,98 +43,49 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=turn.acquire, after_in_parent=turn.release, after_in_child=turn.release)
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A scheduled and compiled kernel."""
-
-    binding: binding.Binding
-    moves: tuple[tuple[int, Format], ...]
-    """Inputs, by position, that are converted first, with their formats."""
-    observed: Observed = ()
-    account: replan.Account | None = None
-    """Of a plan with remembered copies, where there is one."""
-    over: tuple[int, ...] = ()
-    """Inputs, by position, that the result may overwrite (`donation`)."""
-    starts: tuple[int, ...] = ()
-    """Inputs, by position, that are copied where they do not begin with a line (`line_starts`)."""
-    recipe: plan_cache.Recipe | None = None
-    """What it was made by, but for the text; None of a kernel that reads numbers at run time, or is for one of many shapes."""
-
-    @property
-    def as_given(self) -> bool:
-        """Whether the kernel reads the inputs themselves."""
-        return not self.moves and not self.starts
-
-
-def bound(
-    compiled: compiler.Kernel,
-    recipe: plan_cache.Recipe,
-    output: cin.Tensor,
-    op: str | None,
-    constants: Numbers | None,
-    observed: Observed,
-) -> Planned:
-    """A compiled kernel, ready to run: `output` is what it makes, accumulated with `op`, reading `constants`."""
-    area = None if constants is None else constants.area()
-    made = binding.Binding(compiled, output, op, recipe.cut, recipe.expected, area, recipe.shared, recipe.whole)
-    account = None if recipe.later is None else replan.Account(recipe.later)
-    return Planned(made, recipe.moves, observed, account, recipe.over, recipe.starts)
-
-
-@dataclass
 class KernelRunner:
-    """A kernel step with its plans, one per scheduler and bucket of observed facts."""
+    """A kernel with its plans, one per scheduler and bucket of observed facts."""
 
-    step: partition.KernelStep
-    shared: bool = False
-    """Whether numbers are read at run time, so that the kernel serves other numbers too."""
-    plans: dict[Any, Planned] = field(default_factory=dict)
-    positional: bool = True
-    """Whether kernels by position may run in its place."""
-    choose: str = ""
-    """The alternatives that it is planned with where nothing else is asked for (`tuning`); "": the cheapest."""
-    made: frozenset[Var] = frozenset()
-    """The values of the program that every call makes anew."""
-
-    def __post_init__(self) -> None:
-        features = self.step.nest.features
-        self.nest = self.step.nest if features.plain else blocks.adapted(self.step.nest)
-        """What the kernel computes: with other formats where blocks do not fit together."""
-        self.plain = blocks.split(self.nest)
-        """The same without blocks: what is scheduled."""
-        nest = self.nest
-        self.exact = self.step.output.aval.format == nest.output.format
+    def __init__(self, runnable: Runnable, planner: Callable[[], KernelPlanner], choose: str = "") -> None:
+        """`planner` makes what plans it, when that is first asked for; it is planned with these alternatives where nothing else is asked for
+        (`tuning`); "": the cheapest."""
+        self.runnable, self._make_planner, self.choose = runnable, planner, choose
+        self.plans: dict[Any, Planned] = {}
         self.origin: KernelRunner | None = None
         """The kernel whose plans it takes, where that serves many shapes and it is for one of them."""
-        self._sized(nest.output, self.step.output.aval)
-        self._fresh = statistics.named(self.step.nest, self.step.arguments, self.made)
-        self._same = statistics.same(self.step.nest, self.step.arguments)
-        self.joins, self.bounded = self._joins(), nest.bounded
-        counted = features.sparse_result and features.reduced
-        self.meeting = collisions.plan(self.step.nest) if choices.applies(counted) else None
-        joined = {k for a, _, b, _ in self.joins.values() for k in (a, b)}
-        if self.meeting is not None:
-            met = {a.tensor.name for a in self.meeting.accesses}
-            joined |= {k for k, t in enumerate(self.step.nest.inputs) if t.name in met}
-        sparse = (k for k, t in enumerate(self.step.nest.inputs) if k in joined or not t.format.is_dense)
-        self._watched = [(k, "mark" if k in joined else "positions") for k in sparse]
-        if nest.bounded:
-            self._watched = [(k, "rates") for k, t in enumerate(self.step.nest.inputs) if not t.format.is_dense]
-        """Where storages of these inputs keep what the plan depends on."""
+        self.exact = runnable.aval.format == runnable.output.format
+        self.beside, self._watched = runnable.beside, runnable.watched
+        self._sized(runnable.output, runnable.aval)
         self._start()
-        known = features.sparse > 1 or (features.sparse == 1 and not (self.aval.format.is_dense and features.met))
-        asked = self.positional and choices.does("shared_patterns") and choices.applies(known)
-        found = shared_patterns.patterns(self.step) if asked else None
-        self.variants = None if found is None else pattern_variants.Variants(self.step, found, self._positional)
-        self.beside = shared_patterns.beside(self.step.nest) if features.placed else ()
+        self.variants = (
+            None
+            if runnable.patterns is None
+            else pattern_variants.Variants(lambda: self.planner.step, runnable.patterns, self._positional)
+        )
+
+    @staticmethod
+    def of(
+        step: partition.KernelStep,
+        shared: bool = False,
+        made: frozenset[Var] = frozenset(),
+        positional: bool = True,
+        choose: str = "",
+    ) -> KernelRunner:
+        """The kernel of a step (`KernelPlanner`)."""
+        planner = KernelPlanner(step, shared, made, positional)
+        return KernelRunner(planner.runnable, lambda: planner, choose)
+
+    @cached_property
+    def planner(self) -> KernelPlanner:
+        """What plans it."""
+        return self._make_planner()
 
     def _sized(self, output: cin.Tensor, aval: Aval) -> None:
         """Take what the kernel makes, with its shape: the tensor, and the type of the result."""
         self.output, self.aval = output, aval
         self.bytes = math.prod(output.shape) * output.dtype.itemsize
-        self.mixed = output.format.is_dense and any(not t.format.is_dense for t in self.nest.inputs)
-        """Whether a dense result is made of sparse operands, so that it may be out of proportion."""
         known = not any(type(n) is Bounded for n in output.shape)
+        self.mixed = self.runnable.mixed
         self.large = known and self.mixed and self.bytes > config.GIBIBYTE
         self._by_rates: dict[Any, Planned] = {}
 
@@ -319,9 +257,11 @@ class KernelRunner:
         variant = None if self.variants is None else self.variants.of(inputs)
         return (self, list(inputs)) if variant is None else (variant[1], variant[0].inputs(inputs))
 
-    def _positional(self, made: shared_patterns.Positional, inputs: Sequence[Storage]) -> KernelRunner | None:
+    def _positional(
+        self, step: partition.KernelStep, made: shared_patterns.Positional, inputs: Sequence[Storage]
+    ) -> KernelRunner | None:
         """The runner of a kernel by position; None where no loop order can run it."""
-        runner = KernelRunner(made.step, self.shared, positional=False, choose=self.choose, made=self.made)
+        runner = KernelRunner.of(step, self.runnable.shared, self.planner.made, positional=False, choose=self.choose)
         try:
             runner.plan(runner.observe(made.inputs(inputs)))
         except ScheduleError:
@@ -386,7 +326,7 @@ class KernelRunner:
     @property
     def bindable(self) -> bool:
         """Whether it can be bound to buffers once: its result is dense."""
-        return self.exact and self.nest.output.format.is_dense and not self.large
+        return self.exact and self.output.format.is_dense and not self.large
 
     def observe(self, inputs: Sequence[Storage]) -> Observed:
         """The facts that a plan depends on, rounded."""
@@ -400,25 +340,17 @@ class KernelRunner:
         return self._observed(inputs, exact=True)
 
     def _observed(self, inputs: Sequence[Storage], exact: bool) -> Observed:
-        if self.bounded:
+        kernel = self.runnable
+        if kernel.bounded:
             return tuple(map(statistics.rates, inputs))
         found: list[tuple[Any, ...]] = list(map(statistics.exact_positions if exact else statistics.positions, inputs))
-        pairs = [skew.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in self.joins.values()]
+        pairs = [skew.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in kernel.joins.values()]
         if pairs:
             found.append(tuple(pairs if exact else map(statistics.rounded, pairs)))
-        if self.meeting is not None:
-            named = {t.name: s for t, s in zip(self.step.nest.inputs, inputs, strict=True)}
-            found.append(statistics.product(self.meeting, named, dict(zip(self.joins, pairs, strict=True)), exact))
+        if kernel.meeting is not None:
+            named = dict(zip(kernel.inputs, inputs, strict=True))
+            found.append(statistics.product(kernel.meeting, named, dict(zip(kernel.joins, pairs, strict=True)), exact))
         return tuple(found)
-
-    def _joins(self) -> dict[tuple[str, int, str, int], tuple[int, int, int, int]]:
-        """Where inputs meet, by name; and by their numbers. Tensors in blocks are taken to have even degrees."""
-        given = self.step.nest.inputs
-        numbers = {t.name: k for k, t in enumerate(given)}
-        ranks = {t.name: len(t.shape) for t in given}
-        split = {t.name for t in self.plain.inputs if len(t.shape) != ranks[t.name]}
-        found = {j.key for j in statistics.meetings(self.plain, split)}
-        return {(a, d, b, e): (numbers[a], d, numbers[b], e) for a, d, b, e in sorted(found)}
 
     def _check_size(self, inputs: Sequence[Storage]) -> None:
         given = sum(a.nbytes for s in inputs for a in (s.vals, *itertools.chain(*s.buffers)))
@@ -431,91 +363,21 @@ class KernelRunner:
             )
 
     def plan(self, observed: Observed, order: replan.Order = ()) -> Planned:
+        """What it runs as where operands have these facts."""
         key = (*config.planning(), order, observed)
         with turn:
             known = self.plans.get(key)
-            if known is not None:
-                return known
-            with self._choosing(), choices.drawing("kernel", self.step.nest), models.remembering():
+            if known is None:
                 known = self.plans[key] = self._planned(observed, order)
         return known
 
-    def _choosing(self) -> AbstractContextManager[None]:
-        """The alternatives that it is planned with."""
-        return config.using(choose=self.choose) if self.choose and config.choose() == "auto" else nullcontext()
-
     def _planned(self, observed: Observed, order: replan.Order) -> Planned:
-        if self.origin is not None:
-            known = self.origin.plan(observed, order)
-            made = known.binding.resized(self.output)
-            return Planned(made, known.moves, observed, known.account, known.over, known.starts)
-        seen = observed, sorted(self._fresh), self._same
-        key = plan_cache.key(self.step.nest, self.shared, config.planning(), machine.current(), seen, order)
-        constants = Numbers() if self.shared else None
-        recipe = plan_cache.load(key)
-        if recipe is None:
-            recipe = self._recipe(observed, constants, order)
-            if not constants:
-                plan_cache.store(key, recipe)
-        compiled = compiler.compile_text(recipe.text)
-        planned = bound(compiled, recipe, self.nest.output, self.nest.op, constants, observed)
-        return planned if constants else replace(planned, recipe=replace(recipe, text=""))
+        if self.origin is None:
+            return self.planner.planned(observed, order, self.choose)
+        known = self.origin.plan(observed, order)
+        made = known.binding.resized(self.output)
+        return Planned(made, known.moves, observed, known.account, known.over, known.starts)
 
-    def _recipe(self, observed: Observed, constants: Numbers | None, order: replan.Order = ()) -> plan_cache.Recipe:
-        """The kernel scheduled and lowered; the numbers that it reads when it runs are added to `constants`."""
-        schedule, program = self._noted(observed, order, self.schedule(observed, order))
-        bounded = self.nest.bounded
-        text = pipeline.text_of(program, constants)
-        pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
-        moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
-        expected = counted.output_sizes(self.plain, self.known(observed))
-        cut = chunked.Cut.of(program, self.shared) if program.chunking.count else None
-        later = None
-        if schedule.remembered is not None and not bounded:
-            later = replan.later(schedule, self.step.nest, self.plain, self.known(observed))
-        over = donation.overwritable(program) if choices.applies(self.nest.features.overwrites) else ()
-        if over and choices.pick("donation", ("overwritten", "kept"), "overwritten") == "kept":
-            over = ()
-        whole = program.whole or assigned_once.visited(program)
-        copied = line_starts.copied(*self.looped(schedule, self.known(observed)), schedule)
-        starts = tuple(k for k, t in enumerate(self.step.nest.inputs) if t.name in copied)
-        return plan_cache.Recipe(text, moves, expected, cut, program.shared, whole, later, over, starts)
-
-    def looped(self, schedule: schedules.Schedule, known: statistics.Facts) -> tuple[Nest, statistics.Facts]:
-        """The kernel that the loops of a schedule are over, and what is known of its tensors."""
-        return (self.plain, known) if schedule.panels is None else row_panels.read(self.plain, known, schedule.panels)
-
-    def known(self, observed: Observed) -> statistics.Facts:
-        """What is known of the tensors that the scheduler sees: in the formats of `nest`, and split."""
-        given = self.step.nest
-        if given.bounded:
-            counts = [statistics.at_most(t.format, t.shape, r) for t, r in zip(given.inputs, observed, strict=True)]
-            return statistics.Facts(expected.split(given, self.nest, counts), fresh=self._fresh)
-        count = len(given.inputs)
-        couplings = dict(zip(self.joins, observed[count], strict=True)) if self.joins else {}
-        if self.plain is given:
-            found = dict(zip((t.name for t in given.inputs), observed[:count], strict=True))
-        else:
-            found = expected.split(given, self.nest, observed[:count])
-        points, met = observed[-1] if self.meeting else (None, None)
-        return statistics.Facts(found, couplings, points, met, self._fresh, self._same)
-
-    def scheduled(self, observed: Observed) -> Made:
-        """`schedule`, or what it made of the same a short while ago."""
-        known = _latest.get(self._asked(observed, ()))
-        return (
-            self._noted(observed, (), self.schedule(observed)) if known is None or known[0]() is not self else known[1]
-        )
-
-    def _noted(self, observed: Observed, order: replan.Order, made: Made) -> Made:
-        _latest.put(self._asked(observed, order), (weakref.ref(self), made))
-        return made
-
-    def _asked(self, observed: Observed, order: replan.Order) -> tuple[Any, ...]:
-        return id(self), config.planning(), machine.current(), observed, order
-
-    def schedule(self, observed: Observed, order: replan.Order = ()) -> Made:
-        """The loop order, and the program with operands in the formats that it wants, marked where it runs in chunks."""
-        known = self.known(observed)
-        schedule = pipeline.static_schedule(self.nest) or pipeline.schedule_of(self.plain, known, order)
-        return schedule, pipeline.program_of(self.nest, schedule, known)
+    def choosing(self) -> AbstractContextManager[None]:
+        """The alternatives that it is planned with."""
+        return kernel_planner.choosing(self.choose)

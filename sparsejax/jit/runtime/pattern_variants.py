@@ -22,15 +22,16 @@ Runner = TypeVar("Runner")
 
 
 class Variants(Generic[Runner]):
-    """The kernels by position that run in the place of `step`, by the operands that share patterns; `make` schedules one, or fails."""
+    """The kernels by position that run in the place of a step, by the operands that share patterns."""
 
     def __init__(
         self,
-        step: partition.KernelStep,
+        step: Callable[[], partition.KernelStep],
         patterns: Patterns,
-        make: Callable[[Positional, Sequence[Storage]], Runner | None],
+        make: Callable[[partition.KernelStep, Positional, Sequence[Storage]], Runner | None],
     ) -> None:
-        self._step, self._patterns, self._make = step, patterns, make
+        """`make` schedules a kernel by position, or fails."""
+        self._step, self.patterns, self._make = step, patterns, make
         self._known: dict[Any, tuple[Positional, Runner] | None] = {}
         self.choosing: Callable[[], AbstractContextManager[None]] = nullcontext
         """The alternatives that are taken where nothing else is asked for."""
@@ -38,26 +39,25 @@ class Variants(Generic[Runner]):
     @property
     def single(self) -> bool:
         """Whether there is one kernel whatever the operands are: none of them may share a pattern with another."""
-        return not self._patterns.groups
-
-    @property
-    def patterns(self) -> Patterns:
-        """What may be computed by position."""
-        return self._patterns
+        return not self.patterns.groups
 
     def known(self, settings: tuple[Any, ...]) -> list[tuple[Families, tuple[Positional, Runner] | None]]:
         """The kernels that were found under these settings, by the operands that share patterns."""
         return [(key[-1], found) for key, found in self._known.items() if key[:-1] == settings]
 
+    def learn(self, settings: tuple[Any, ...], families: Families, found: tuple[Positional, Runner] | None) -> None:
+        """The kernel is known that runs under these settings where these operands share patterns."""
+        self._known[(*settings, families)] = found
+
     def resized(self, change: Callable[[Runner], Runner]) -> Variants[Runner]:
         """The same kernels, changed, for one of the shapes that they serve."""
-        made = Variants(self._step, self._patterns, self._make)
+        made = Variants(self._step, self.patterns, self._make)
         made._made = lambda inputs, families: _changed(self.of(inputs), change)  # type: ignore[method-assign]
         return made
 
     def of(self, inputs: Sequence[Storage]) -> tuple[Positional, Runner] | None:
         """The kernel by position for these inputs, where there is one."""
-        families = families_of(self._patterns, inputs)
+        families = families_of(self.patterns, inputs)
         key = (*config.planning(), families)
         if key not in self._known:
             with self.choosing():
@@ -66,15 +66,17 @@ class Variants(Generic[Runner]):
 
     def _made(self, inputs: Sequence[Storage], families: Families) -> tuple[Positional, Runner] | None:
         """The first way that can run, of those that share most: or another one (`alternatives.CHOICES`, "pattern")."""
+        step = self._step()
         tries = {"shared": families, "alone": ()} if families else {"alone": families}
-        made = {way: found for way, shared in tries.items() if (found := positional(self._step, shared, inputs))}
-        with choices.drawing("pattern", self._step.nest, families):
+        made = {way: found for way, shared in tries.items() if (found := positional(step, shared, inputs))}
+        with choices.drawing("pattern", step.nest, families):
             wanted = choices.pick("pattern", (*made, "coordinates"), next(iter(made), "coordinates"))
         ways = list(made)
         for way in ways[ways.index(wanted) :] if wanted in ways else []:
-            runner = self._make(made[way], inputs)
+            kernel, called = made[way]
+            runner = self._make(kernel, called, inputs)
             if runner is not None:
-                return made[way], runner
+                return called, runner
         return None
 
 

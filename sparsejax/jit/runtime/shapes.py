@@ -35,6 +35,7 @@ from sparsejax.jit.ir.bounded import Bounded, bound
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.runtime.direct import Roads
 from sparsejax.jit.runtime.kernels import KernelRunner, turn
+from sparsejax.jit.runtime.plan import Plan
 
 MEMBERS = 16
 """Traces with symbols that a family has at most: those that a program's guards tell apart."""
@@ -63,7 +64,7 @@ _PLAIN = (
 class Resized:
     """A jaxpr for one of the shapes that it serves, as a `ClosedJaxpr`: it is spelled out only for who reads it."""
 
-    def __init__(self, member: Member, values: tuple[int, ...], plan: plans.Plan) -> None:
+    def __init__(self, member: Member, values: tuple[int, ...], plan: Plan) -> None:
         self._member, self._values = member, values
         self.consts, self.shared = member.closed.consts, member.closed.shared
         self.cache: dict[Any, Any] = {"plan": plan, "planned": lambda storages: member.plan(values, storages)}
@@ -107,7 +108,7 @@ class Alone:
 
     __slots__ = ("_aval", "_plan", "_roads")
 
-    def __init__(self, plan: plans.Plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan, self._aval = plan, plan.out_avals[0]
         self._roads = config.planning(), Roads(plan.direct)
 
@@ -142,8 +143,8 @@ class Member:
         self._match, self._numbers = _matchers(scope, stands, self.codes, outputs[0].aval.shape if outputs else ())
         self._alone: dict[Any, Alone] = {}
         """Plans of one kernel, by the bits of the numbers."""
-        self._bounds: dict[Any, plans.Plan] = {}
-        self._plans: dict[Any, plans.Plan] = {}
+        self._bounds: dict[Any, Plan] = {}
+        self._plans: dict[Any, Plan] = {}
         """Those of `_bounds`, by the bits of the numbers."""
 
     def find(self, extents: Sequence[int]) -> tuple[int, ...] | None:
@@ -157,7 +158,7 @@ class Member:
         storages = [a._storage for a in (*self.closed.consts, *arrays)]
         return Resized(self, values, self.plan(values, storages))
 
-    def plan(self, values: Sequence[int], storages: Sequence[Storage]) -> plans.Plan:
+    def plan(self, values: Sequence[int], storages: Sequence[Storage]) -> Plan:
         """The plan for these values of `codes`."""
         plan, change = self._bucket(values, storages)
         return plan.resized(change)
@@ -184,7 +185,7 @@ class Member:
         # that of several steps takes some twenty calls to pay for (28 steps: 4.7 ms against 0.2)
         return plan.once(storages, change), 1 if plan.count > 1 else DEAR
 
-    def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[plans.Plan, resize.Change]:
+    def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[Plan, resize.Change]:
         """The plan for all shapes like these, and what gives the extents of this one."""
         lengths = tuple([n.bit_length() for n in values]), config.forced() if config.forcing else None
         plan = self._plans.get(lengths)
@@ -195,14 +196,14 @@ class Member:
         # what has no number is how many positions a pattern has: read from the operand itself
         return plan, lambda n: numbers.get(n.name, 0) if type(n) is Bounded else n
 
-    def _planned(self, key: Any, values: Sequence[int], storages: Sequence[Storage]) -> plans.Plan:
+    def _planned(self, key: Any, values: Sequence[int], storages: Sequence[Storage]) -> Plan:
         with turn:
             if key not in self._bounds:
                 bounds = {c: Bounded.named(c, n) for c, n in zip(self.codes, values, strict=True)}
                 jaxpr = resize.resized(self.closed.jaxpr, _in_place(bounds))
                 closed = ClosedJaxpr(jaxpr, (), self.closed.shared)
                 closed.cache["clean"] = True
-                made = plans.Plan(closed, storages)
+                made = plans.planned(closed, storages)
                 _check(made, jaxpr, bounds)
                 self._bounds[key] = made
             return self._bounds[key]
@@ -365,7 +366,7 @@ def _extents(avals: Sequence[Aval]) -> tuple[int, ...]:
     return tuple(itertools.chain.from_iterable([a.shape for a in avals]))
 
 
-def _check(plan: plans.Plan, jaxpr: Jaxpr, bounds: Mapping[str, int]) -> None:
+def _check(plan: Plan, jaxpr: Jaxpr, bounds: Mapping[str, int]) -> None:
     """Refused where a pass of the compiler made a number of a bound: the plan would be for one shape."""
     written: set[int] = set()
     _numbers(

@@ -37,7 +37,7 @@ class Signature:
         self.limits = limits_of(closed.jaxpr) if limits is None else limits
         self.quick: Shortcut | None = None
         self.record: Any = None
-        """The key of a record of it that is to be made (`kept_plans`)."""
+        """The key of a record of it that is to be made (`kept.programs`)."""
 
     def taken_record(self) -> Any:
         """The key of its record, which is made only once."""
@@ -178,3 +178,28 @@ def named(
 
 def _is_symbol(word: Any) -> bool:
     return isinstance(word, str) and word.isidentifier() and word != "e"
+
+
+def positions(
+    function: Callable[..., Any], nums: Sequence[int], names: Sequence[str], what: str
+) -> tuple[frozenset[int], frozenset[str]]:
+    """Static (or donated) positions and names, each completed from the other through the function's signature."""
+    try:
+        described = inspect.signature(function).parameters
+        parameters, kinds = list(described), {p.kind for p in described.values()}
+    except (TypeError, ValueError):
+        parameters, kinds = [], set()
+    count = len(parameters)
+    open_ended = not kinds or inspect.Parameter.VAR_POSITIONAL in kinds
+    found = set()
+    for n in nums:
+        if not open_ended and not -count <= n < count:
+            raise ValueError(f"{what}_argnums names argument {n}, but there are {count} parameters")
+        found.add(n % count if n < 0 and count else n)
+    for name in names:
+        if parameters and name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise ValueError(
+                f"{what}_argnames names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
+            )
+    positions = found | {parameters.index(n) for n in names if n in parameters}
+    return frozenset(positions), frozenset({*names, *(parameters[k] for k in found if k < count)})

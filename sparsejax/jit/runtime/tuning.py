@@ -31,6 +31,7 @@ from sparsejax.jit.cost import machine, statistics
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.runtime.kernels import KernelRunner, turn
+from sparsejax.jit.runtime.plan import Plan
 from sparsejax.jit.runtime.system import threads
 
 NEAR, LEAST = 3.0, 1.05
@@ -56,7 +57,7 @@ class Candidate:
     """A plan, with the texts of its kernels and what it is expected to cost."""
 
     choose: str
-    plan: plans.Plan
+    plan: Plan
     price: float
     texts: tuple[str, ...]
     times: list[float] = field(default_factory=list)
@@ -74,10 +75,10 @@ def settle(closed: ClosedJaxpr, storages: Sequence[Storage], any_bits: bool) -> 
     return known
 
 
-def _plan(closed: ClosedJaxpr, storages: Sequence[Storage], choose: str) -> plans.Plan:
+def _plan(closed: ClosedJaxpr, storages: Sequence[Storage], choose: str) -> Plan:
     """The plan with these alternatives, now and whenever a kernel of it is planned for other facts."""
     with config.using(choose=choose):
-        plan = plans.Plan(closed, storages)
+        plan = plans.planned(closed, storages)
     plan.chosen(choose)
     return plan
 
@@ -146,15 +147,15 @@ def _spelled(step: Any) -> str:
     return f"{eqn.primitive.name} {made}" if made else str(eqn)
 
 
-def _kernels(plan: plans.Plan, storages: Sequence[Storage]) -> Iterator[tuple[float, str]]:
+def _kernels(plan: Plan, storages: Sequence[Storage]) -> Iterator[tuple[float, str]]:
     """The price and the text of every kernel, as planned for the operands that it gets."""
     registers = plan.registers(storages)
     for number, step in enumerate(plan.steps):
         inputs = plan.step(number, registers)
         if isinstance(step, KernelRunner):
             runner, given = step.actual(inputs)
-            with choices.drawing("kernel", runner.step.nest):
-                schedule, program = runner.schedule(runner.observe(given))
+            with choices.drawing("kernel", runner.planner.step.nest):
+                schedule, program = runner.planner.schedule(runner.observe(given))
                 yield schedule.cost.running, pipeline.text_of(program)
 
 

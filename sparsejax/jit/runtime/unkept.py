@@ -18,7 +18,7 @@ from sparsejax.jit.runtime.system import result_memory
 
 CONSTANTS = 256
 """Results of a call without operands, such as an extent, that are kept, by the numbers that they depend on."""
-HELD = 1 << 20
+CONSTANT_BYTES = 1 << 20
 """How many bytes those of one call have."""
 
 Shape = tuple[int, ...]
@@ -71,7 +71,7 @@ def _kept(sized: library_call.Sized) -> Callable[[Sequence[Storage], Shape, resi
             result = sized.once(inputs, shape, change)
             if result.nbytes <= result_memory.RETURNED:
                 held += result.nbytes
-                if len(known) >= CONSTANTS or held > HELD:
+                if len(known) >= CONSTANTS or held > CONSTANT_BYTES:
                     known.clear()
                     held = result.nbytes
                 known[numbers] = result

@@ -25,6 +25,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Eqn
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.runtime import binding
+from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.whole.driver import COPY, JUMP, MOVE, SET, SWITCH
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, ints_of, pointers_of, size_of, words_of
 
@@ -39,7 +40,7 @@ def _known(plan: Any) -> bool:
     """Whether machine code may know all of its steps, so that a round can be tried. Branches inside of branches give dense values only: a sparse one
     may be memory of the outer operands, which would be taken for its own, and freed twice."""
     return not plan.checks.before and all(
-        hasattr(step, "nest")
+        isinstance(step, KernelRunner)
         or (
             step.eqn.primitive.name in STEPS
             and all(_known(body) for body in plan.bodies(number))

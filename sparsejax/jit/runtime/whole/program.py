@@ -32,7 +32,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import binding
-from sparsejax.jit.runtime.kernels import turn
+from sparsejax.jit.runtime.kernels import KernelRunner, turn
 from sparsejax.jit.runtime.system import allocator, result_memory, threads
 from sparsejax.jit.runtime.whole import driver, loop
 from sparsejax.jit.runtime.whole.branches import STEPS
@@ -96,13 +96,14 @@ class Programs:
 
 def has_loops(plan: Any) -> bool:
     """Whether all steps of a plan may be one table, and some are loops."""
-    return _known(plan) and any(not hasattr(s, "nest") and s.eqn.primitive.name == "while" for s in plan.steps)
+    return _known(plan) and any(not isinstance(s, KernelRunner) and s.eqn.primitive.name == "while" for s in plan.steps)
 
 
 def _known(plan: Any, inside: bool = False) -> bool:
     steps = (*STEPS, "convert_format") if inside else (*STEPS, "convert_format", "while")
     return not plan.checks.before and all(
-        (s.variants is None or inside) if hasattr(s, "nest") else s.eqn.primitive.name in steps for s in plan.steps
+        (s.variants is None or inside) if isinstance(s, KernelRunner) else s.eqn.primitive.name in steps
+        for s in plan.steps
     )
 
 
@@ -125,7 +126,7 @@ class Program:
         """A plan, and the values of its registers in some call."""
         table = Table(loops=_while)
         table.room([0] * 4)  # the driver's own slots
-        count = len(plan.jaxpr.consts) + len(plan.jaxpr.inputs)
+        count = plan.operands
         operands = [table.operand(k, s, _aval(s)) for k, s in enumerate(samples[:count])]
         self._outputs: list[tuple[int, result_memory.Results]] = []
         places = {k: table.room([0]) for k in dict.fromkeys(plan.results) if k >= count and samples[k].format.full}

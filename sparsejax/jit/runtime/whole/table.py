@@ -18,6 +18,7 @@ from sparsejax.jit.codegen import abi
 from sparsejax.jit.ir.program import heads
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.chunked import Chunked
+from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.system import result_memory
 from sparsejax.jit.runtime.whole import branches, driver, kernels
 from sparsejax.jit.runtime.whole.driver import ASK, CALL, CLONE, COPY, DONE, FILL, FREE, MOVE, ROOM, SET, TAKE
@@ -416,7 +417,7 @@ class Table:
                 and registers[k] not in self.pinned
                 and inputs.count(registers[k]) == 1
             ]
-            if hasattr(step, "nest"):
+            if isinstance(step, KernelRunner):
                 free = [n for n in last if swapped and inputs[n].around]
                 registers.append(self.kernel(step, inputs, samples[here], here in wanted, free, places.get(here)))
             elif step.eqn.primitive.name == "cond":
@@ -455,7 +456,7 @@ def _ends(plan: Any) -> dict[int, tuple[int, int]]:
     """For every register that is read, the last step that reads it, and how often; who reads a checked index array may read what it is made of."""
     of: dict[int, int] = {}
     for number, (step, reads) in enumerate(zip(plan.steps, plan.reads, strict=True)):
-        if not hasattr(step, "nest") and step.eqn.primitive.name == "checked":
+        if not isinstance(step, KernelRunner) and step.eqn.primitive.name == "checked":
             of[plan.made[number][0]] = of.get(reads[0], reads[0])
     every = [[x for k in reads for x in {k, of.get(k, k)}] for reads in (*plan.reads, plan.results)]
     return {k: (number, reads.count(k)) for number, reads in enumerate(every) for k in reads}

@@ -22,8 +22,9 @@ from sparsejax.core.again import again
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Format
-from sparsejax.jit.backend import records
-from sparsejax.jit.runtime import kept_plans, plans
+from sparsejax.jit.backend import object_cache, records
+from sparsejax.jit.runtime.kept import encoding, keys
+from sparsejax.jit.runtime.kept.programs import Kept
 from tests.fuzz import programs
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the cache relies on POSIX permissions")
@@ -94,13 +95,13 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def recalled(monkeypatch):
     """One entry for every program that is found on disk."""
-    found, real = [], kept_plans.Kept.__init__
+    found, real = [], Kept.__init__
 
     def noted(self, *args):
         real(self, *args)
         found.append(self)
 
-    monkeypatch.setattr(kept_plans.Kept, "__init__", noted)
+    monkeypatch.setattr(Kept, "__init__", noted)
     return found
 
 
@@ -110,7 +111,7 @@ def test_a_session_has_the_same_bits_in_a_second_process(folder, recalled):
     sj.clear_caches()
     assert session() == first
     assert len(recalled) > 20
-    assert not any(kept.plan.missed for kept in recalled)
+    assert not any(kept.missed for kept in recalled)
     with config.using(cache_dir="off"):
         sj.clear_caches()
         assert session() == first
@@ -160,15 +161,41 @@ def test_random_programs_have_the_same_bits(folder, start):
     assert run() == first
 
 
+def test_programs_that_differ_in_numbers(folder, recalled):
+    """Records of some of the numbers take the places of others; each number has its own fill and its own bits."""
+    A, *_ = operands(0)
+    values = [k / 4 - 2 for k in range(20)]
+
+    def run(order):
+        return {v: bits(op(A, v)) for v in order for op in (snp.add, snp.greater)}
+
+    with config.using(cache_dir="off"):
+        wanted = run(values)
+    for order in (values, values[::-1], values[-1:], values):
+        sj.clear_caches()
+        assert run(order) == {v: wanted[v] for v in order}
+    assert recalled
+
+
+def test_products_whose_entries_collide(folder, recalled):
+    wide = [operands(0, seed, density)[0] for seed, density in ((0, 0.05), (1, 0.3), (2, 0.9))]
+    with config.using(cache_dir="off"):
+        wanted = [bits(A.T @ A) for A in wide]
+    for order in ((0, 1, 2), (2, 1, 0)):
+        sj.clear_caches()
+        assert {k: bits(wide[k].T @ wide[k]) for k in order} == dict(enumerate(wanted))
+    assert recalled
+
+
 PROCESS = """
 import sys
-from tests.object_cache import test_kept_plans as t
-from sparsejax.jit.runtime import kept_plans
-count, real = [0], kept_plans.Kept.__init__
+from tests.object_cache import test_kept_programs as t
+from sparsejax.jit.runtime.kept.programs import Kept
+count, real = [0], Kept.__init__
 def noted(self, *args):
     real(self, *args)
     count[0] += 1
-kept_plans.Kept.__init__ = noted
+Kept.__init__ = noted
 for line in t.session():
     print(line)
 print(count[0])
@@ -268,9 +295,9 @@ def test_damaged_files_are_planned_anew(folder, recalled, damage):
 def test_records_of_something_else_are_planned_anew(folder, recalled, monkeypatch, record):
     first = session()
     sj.clear_caches()
-    real = kept_plans.object_cache.ObjectCache.load
+    real = object_cache.ObjectCache.load
     foreign = lambda self, text: record if "\nprogram " in text[:400] else real(self, text)  # noqa: E731
-    monkeypatch.setattr(kept_plans.object_cache.ObjectCache, "load", foreign)
+    monkeypatch.setattr(object_cache.ObjectCache, "load", foreign)
     assert session() == first
     assert not recalled
 
@@ -297,10 +324,10 @@ def test_a_record_tells_the_kernel_itself(folder, recalled):
     sj.clear_caches()
     got = A @ x
     (kept,) = recalled
-    assert "full" not in vars(kept.plan)
+    assert not kept.missed
     assert str(kept).startswith("{ lambda")
-    assert kept.plan.steps[0].step.nest.inputs[0].format == A.format
-    assert type(kept.plan.full) is plans.Plan
+    assert kept.plan.steps[0].planner.step.nest.inputs[0].format == A.format
+    assert kept.missed
     assert bits(got) == bits(want)
     B, *_ = operands(0, 1, 0.9)
     np.testing.assert_allclose((B @ x).todense(), B.todense() @ x.todense())
@@ -338,13 +365,13 @@ KEYS = (
 
 
 def test_keys_differ():
-    assert len({kept_plans.spelled(key) for key in KEYS}) == len(KEYS)
+    assert len({keys.spelled(key) for key in KEYS}) == len(KEYS)
 
 
 @pytest.mark.parametrize("part", [object(), lambda: 0, np.arange(2), [1], {1: 2}, np.float64, random.Random(0)])
 def test_what_may_differ_in_another_process_has_no_key(part):
-    with pytest.raises(kept_plans.Unkept):
-        kept_plans.spelled(("sum", part))
+    with pytest.raises(encoding.Unkept):
+        keys.spelled(("sum", part))
 
 
 def test_primitives_of_others_have_no_records(folder, recalled):
@@ -393,8 +420,8 @@ def test_levels_of_others_have_no_records(folder, recalled, level):
     form = Format([formats.Dense(), level])
     A = sj.array(np.eye(5) * np.arange(5), format=form)
     for part in (form, A.aval):
-        with pytest.raises(kept_plans.Unkept):
-            kept_plans.spelled(part)
+        with pytest.raises(encoding.Unkept):
+            keys.spelled(part)
     for _ in range(2):
         sj.clear_caches()
         np.testing.assert_allclose((A * 2).sum(axis=0).todense(), 2 * np.arange(5))

@@ -1,0 +1,349 @@
+"""Plans that run: steps over numbered registers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from sparsejax import config
+from sparsejax.cached import cached_property, copied
+from sparsejax.core.array import Array, made
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Jaxpr
+from sparsejax.formats.storage import Storage
+from sparsejax.jit.cost import statistics
+from sparsejax.jit.graph import guards, partition, resize
+from sparsejax.jit.runtime import donation, library_call, sequence, unkept
+from sparsejax.jit.runtime.direct import Direct
+from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
+from sparsejax.jit.runtime.system import threads
+from sparsejax.jit.runtime.whole import program as programs
+from sparsejax.jit.runtime.whole.loop import Loop
+from sparsejax.jit.runtime.whole.registers import Unbound
+from sparsejax.lax.rounds import Body, Rounds
+
+Step = KernelRunner | partition.CallStep
+
+
+class Source(Protocol):
+    """The program that a plan is of."""
+
+    @property
+    def jaxpr(self) -> Jaxpr: ...
+
+    def written(self, storages: Sequence[Storage]) -> Plan:
+        """The plan of the program as it is written: products are associated as it says."""
+
+
+class Plan(Body):
+    """Steps over numbered registers: constants and inputs first, then literals that are read, then results."""
+
+    def __init__(
+        self,
+        layout: sequence.Layout,
+        steps: Sequence[Step],
+        literals: Sequence[Storage],
+        out_avals: Sequence[Aval],
+        fresh: bool,
+        by_facts: bool,
+        bodies: Mapping[int, Callable[[], list[Plan]]],
+        source: Callable[[], Source],
+    ) -> None:
+        """Everything that running takes (found out in `plans`, or read from disk): the registers that steps read and make, what steps and literals these
+        are, and the types of results. `bodies` give the plans of the jaxprs that steps run, by step; `source` what it is made of."""
+        self.layout, self.steps, self.literals, self.source = layout, list(steps), list(literals), source
+        self.operands, self.count = layout.operands, len(steps)
+        self.reads, self.results, self.dead = layout.reads, layout.results, layout.dead
+        self.made = layout.made
+        """The registers that every step makes."""
+        self.out_avals = list(out_avals)
+        self.checks = guards.Placed({number: asked for number, asked in enumerate(layout.checks) if asked})
+        """Where a value is not as it must be before some step, the program runs as it is written."""
+        self.fresh = fresh
+        """Whether results share no memory with operands: kernels make them, or library calls of what kernels made."""
+        self.by_facts = by_facts
+        """Whether what operands held in the first call decided what steps there are."""
+        self._bodies = dict(bodies)
+        self._tables: dict[Any, Any] = {}
+        """Loops of which it is the body."""
+        calls = [self._call(number) for number in range(self.count)]
+        self._line = sequence.Line(layout, calls, self.literals)
+        single = self.count == 1 and not self.checks.before and self.results == (self.operands + len(self.literals),)
+        straight = single and not self.literals and self.reads[0] == tuple(range(self.operands))
+        self.alone = calls[0] if straight and self.fresh else None
+        """The kernel that is all there is to do, if it reads the operands as they come."""
+        self._programs = programs.Programs() if self._bodies and programs.has_loops(self) else None
+        """What runs it as one table, where it has loops and that may be."""
+        self._single = single and self.fresh and isinstance(calls[0], KernelRunner)
+        self._sized: dict[Any, sequence.Line] = {}
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        """The program that it is of."""
+        return self.source().jaxpr
+
+    @property
+    def has_bodies(self) -> bool:
+        """Whether steps run other jaxprs."""
+        return bool(self._bodies)
+
+    def chosen(self, choose: str) -> None:
+        """Plan its kernels with these alternatives, also for facts that are met later (`tuning`)."""
+        for step in self.steps:
+            if isinstance(step, KernelRunner):
+                step.choose = choose
+                if step.variants is not None:
+                    step.variants.choosing = step.choosing
+
+    @property
+    def kernel(self) -> sequence.Step:
+        """What makes its only result, on the shortest road."""
+        straight = self.fresh and self._programs is None and len(self.results) == 1
+        return self.alone or (self._line if straight else self)
+
+    def call(self, storages: Sequence[Storage]) -> Storage:
+        """The first result, as `outcome`."""
+        return self.outcome(storages)[0]
+
+    def resized(self, change: resize.Change) -> Plan:
+        """The plan for one of the shapes that it serves; `change` gives the extents in place of bounds. Nothing is planned. O(steps)."""
+        made = copied(self)
+        made._tables, made._sized = {}, {}
+        made._programs = None if self._programs is None else programs.Programs()
+        made.out_avals = [a.resized(change) for a in self.out_avals]
+        made.steps = [
+            s.resized(change)
+            if isinstance(s, KernelRunner)
+            else partition.CallStep(resize.resized_alone(s.eqn, change))
+            for s in self.steps
+        ]
+        made._bodies = {k: made_once(_all_resized, run, change) for k, run in self._bodies.items()}
+        made._written = lambda storages: self._written(storages).resized(change)  # type: ignore[method-assign]
+        calls = [made._call(number) for number in range(len(made.steps))]
+        made._line = sequence.Line(self._line.layout, calls, self.literals)
+        made.alone = calls[0] if self.alone is not None else None
+        return made
+
+    def once(self, storages: Sequence[Storage], change: resize.Change) -> list[Array]:
+        """The results of `resized(change)`, of which nothing is kept: what a shape costs that may not come back."""
+        results = self._once(storages, change)
+        return [made(r, a if same else a.shaped(r.shape)) for r, a, same in zip(results, self.out_avals, self._ends)]
+
+    @cached_property
+    def _ends(self) -> list[bool]:
+        """Whether the type of a result is the same in all calls."""
+        return [not resize.changes(a.shape) for a in self.out_avals]
+
+    def _once(self, storages: Sequence[Storage], change: resize.Change) -> list[Storage]:
+        settings = config.planning()
+        line = self._sized.get(settings)
+        if line is None:
+            line = self._sized[settings] = self._sized_line()
+        found = line.call(storages, change)
+        if found is None:
+            return self._written(storages)._once(storages, change)
+        results = list(found) if type(found) is tuple else [found]
+        return results if self.fresh else library_call.all_owned(results, storages)
+
+    @property
+    def sizes_alone(self) -> bool:
+        """Whether `alone_once` may serve."""
+        runner = self.steps[0] if self._single else None
+        return isinstance(runner, KernelRunner) and runner.exact
+
+    def alone_once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> Array | None:
+        """As `once`, of a plan that is one kernel, whose result has this shape, on the shortest road; None where that does not serve."""
+        runner = self.steps[0]
+        assert isinstance(runner, KernelRunner)
+        if self.alone is None:  # not all operands are read, or numbers of the program are
+            storages = self._line.layout.picks[0](self.registers(storages))
+        found = runner.sized_once(storages, shape)
+        return None if found is None else made(found, self.out_avals[0].shaped(shape))
+
+    def direct(self, storages: Sequence[Storage]) -> Direct | None:
+        """`alone_once` as one function for operands like these, where it has one."""
+        runner = self.steps[0]
+        assert isinstance(runner, KernelRunner)
+        if self.alone is not None:
+            return runner.direct(storages)
+        taken, literals = self._line.layout.picks[0], self.literals
+        found = runner.direct(taken([*storages, *literals]))
+        return None if found is None else lambda operands, shape: found(taken([*operands, *literals]), shape)
+
+    def _sized_line(self) -> sequence.Line:
+        """What `once` runs, under the settings of `config` as they are."""
+        steps, kernels, shapes = list[sequence.Step](), set[int](), list[tuple[int, ...]]()
+        for number, step in enumerate(self.steps):
+            if isinstance(step, KernelRunner):
+                kernels.add(number)
+                steps.append(unkept.Kernel(step))
+                shapes.append(step.output.shape)
+            elif library_call.is_several(step.eqn):
+                steps.append(unkept.Several(functools.partial(self._called_once, number)))
+                shapes.append(())
+            else:
+                kept = not step.eqn.inputs and not step.eqn.effect
+                steps.append(unkept.Call(library_call.Sized(step.eqn), kept))
+                shapes.append(step.eqn.outputs[0].aval.shape)
+        layout = dataclasses.replace(self._line.layout, shapes=tuple(shapes), tried=frozenset(kernels))
+        return sequence.Line(layout, steps, self.literals)
+
+    def _called_once(self, number: int, inputs: Sequence[Storage], change: Callable[[Any], Any]) -> list[Storage]:
+        """The results of a library call of `resized(change)` that has several, or runs other jaxprs."""
+        step, run = self.steps[number], self._bodies.get(number)
+        assert isinstance(step, partition.CallStep)
+        bodies = list if run is None else made_once(_all_resized, run, change)
+        return library_call.Bodies(partition.CallStep(resize.resized_alone(step.eqn, change)), bodies).call(inputs)
+
+    def _call(self, number: int) -> sequence.Step:
+        step = self.steps[number]
+        if isinstance(step, KernelRunner):
+            return step
+        if library_call.is_several(step.eqn):
+            return library_call.Bodies(step, self._bodies.get(number, list), self._unread(number))
+        return library_call.NumPyCall.of(step) or library_call.LibraryCall(step)
+
+    def _unread(self, number: int) -> frozenset[int]:
+        """The results of a step that nobody reads, by position."""
+        read = {k for reads in (*self.reads, self.results) for k in reads} | self.checks.registers
+        return frozenset(n for n, k in enumerate(self.made[number]) if k not in read)
+
+    def _written(self, storages: Sequence[Storage]) -> Plan:
+        """The plan of the program as it is written."""
+        return self.source().written(storages)
+
+    def registers(self, storages: Sequence[Storage]) -> list[Storage]:
+        """The registers before the first step."""
+        return [*storages, *self.literals]
+
+    def bodies(self, number: int) -> list[Plan]:
+        """The plans of the jaxprs that a step runs."""
+        return self._bodies[number]() if number in self._bodies else []
+
+    def step(
+        self,
+        number: int,
+        registers: list[Storage],
+        bodies: Sequence[Any] | None = None,
+        spare: donation.Spare | None = None,
+    ) -> list[Storage]:
+        """Run one step, whose results become the next registers; what it read. `bodies` run in place of its own."""
+        step, inputs = self.steps[number], [registers[k] for k in self.reads[number]]
+        if isinstance(step, KernelRunner):
+            registers.append(step.run(inputs, None if spare is None else self._memory(number, registers, spare)))
+        else:
+            registers.extend(step.call(inputs, self.bodies(number) if bodies is None else bodies))
+        return inputs
+
+    def forwarded(self) -> list[int | None]:
+        """For every result, the operand that it is, if it is one."""
+        return [k if k < self.operands else None for k in self.results]
+
+    def loop(
+        self,
+        going: Body | None,
+        asked: Sequence[Storage],
+        given: Sequence[Storage],
+        carry: Sequence[Storage],
+        sample: Sequence[Storage] | None,
+        rounds: Rounds | None = None,
+        unread: Collection[int] = (),
+    ) -> list[Storage] | None:
+        """The loop of which it is the body, from a carry to the end, by one table (`whole.loop`): while `going` says so, or all `rounds`. It is made
+        of what changes as it was in some round, the `sample`; None where there is no table, or no sample and none is known. What is `unread` of the
+        last carry may be anything."""
+        if not isinstance(going, Plan | None) or self._asks or (going is not None and going._asks):
+            return None
+        facts = tuple(s.cache.get("positions") or statistics.positions(s) for s in (*asked, *given))
+        count = len(carry)
+        key = id(going), config.planning(), threads.count(), facts
+        if key not in self._tables:
+            if sample is None:
+                return None
+            with turn:
+                try:
+                    made = Loop(going, self, asked, given, sample[:count], sample[count:])
+                except Unbound:
+                    made = None
+                if len(self._tables) >= 64:
+                    self._tables.clear()
+                self._tables[key] = made, going
+        table, _ = self._tables[key]
+        return None if table is None else table.run((*asked, *given), carry, rounds, unread)
+
+    @cached_property
+    def _asks(self) -> bool:
+        """Whether functions of the user are called: no table calls them, and what runs to see what it is must not be seen."""
+        return any(e.asks for e in self.jaxpr.eqns)
+
+    def registers_of(self, storages: Sequence[Storage]) -> list[Storage]:
+        """All registers after a run."""
+        registers = self.registers(storages)
+        for number in range(len(self.steps)):
+            self.step(number, registers)
+        return registers
+
+    def _memory(self, number: int, registers: list[Storage], spare: donation.Spare) -> Into | None:
+        """What gives donated memory for the result of a kernel; None where there is none."""
+        step = self.steps[number]
+        assert isinstance(step, KernelRunner)
+        reads, out = self.reads[number], step.output
+        size = math.prod(out.shape)
+        if not step.bindable or not spare.fits(size, out.dtype):
+            return None
+
+        def memory(over: Sequence[int]) -> tuple[NDArray[Any], bool] | None:
+            own = [reads[k] for k in over if reads.count(reads[k]) == 1]
+            found = spare.take(number, size, out.dtype, own, registers)
+            if found is None:
+                return None
+            registers[found[0]] = sequence.FREED
+            return found[1], found[0] not in reads
+
+        return memory
+
+    def run(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
+        """The results; the memory of `donated` operands, by number, may be used for them."""
+        if donated:
+            return self._run_donated(storages, donated)
+        if self._programs is not None:
+            results = self._programs.run(self, storages)
+            if results is not None:
+                return results
+        found = self._line.call(storages)
+        if found is None:
+            return self._written(storages).run(storages)
+        return list(found) if type(found) is tuple else [found]
+
+    def outcome(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
+        """As `run`; results are copied where they would share memory that the caller may change after the call."""
+        results = self.run(storages, donated)
+        return results if self.fresh else library_call.all_owned(results, storages)
+
+    def _run_donated(self, storages: Sequence[Storage], donated: Mapping[int, Storage]) -> list[Storage]:
+        if self.checks.later:  # what is checked later may have been overwritten by then
+            return self._written(storages).run(storages, donated)
+        registers = self.registers(storages)
+        last = {k: number for number, reads in enumerate(self.reads) for k in reads}
+        spare = donation.Spare({k: s for k, s in donated.items() if k not in self.results}, last)
+        for number, dead in enumerate(self.dead):
+            if number in self.checks.before and not self.checks.hold(number, registers):
+                return self._written(storages).run(storages, donated)
+            self.step(number, registers, spare=spare)
+            for k in dead:
+                registers[k] = sequence.FREED
+        return [registers[k] for k in self.results]
+
+
+def made_once(function: Callable[..., list[Plan]], *args: Any) -> Callable[[], list[Plan]]:
+    """`function` of arguments, called when it is first needed."""
+    return functools.cache(functools.partial(function, *args))
+
+
+def _all_resized(given: Callable[[], list[Plan]], change: Callable[[Any], Any]) -> list[Plan]:
+    return [plan.resized(change) for plan in given()]
