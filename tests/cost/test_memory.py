@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import sparsejax as sj
-from sparsejax.jit.cost import memory, statistics
+from sparsejax.jit.cost import memory, spreads, statistics
 from sparsejax.jit.cost.machines import ICE_LAKE
 from sparsejax.jit.cost.memory import Beside, Walked, lines
 from tests.prices import priced
@@ -89,14 +89,14 @@ def test_spread_counts_distinct_coordinates_of_windows(seed, dtype):
     extent = int(rng.choice([7, 200, 300, 60_000]))
     crd = rng.integers(0, extent, 1 << 15) // int(rng.integers(1, 4))
     crd = (np.sort(crd) if seed % 2 else crd).astype(dtype)
-    starts = [(len(crd) - statistics.WINDOW) * k // (statistics.WINDOWS - 1) for k in range(statistics.WINDOWS)]
-    seen = [np.unique(crd[k : k + statistics.WINDOW]).astype(float) for k in starts]
-    most = extent if extent <= statistics.WINDOW // 4 else statistics.WINDOW
-    new = 2.0 ** (round(2.0 * np.log2(sum(map(len, seen)) / (statistics.WINDOWS * most))) / 2)
-    among = sum(x[-1] - x[0] + 1 for x in seen) / (statistics.WINDOWS * extent)
-    found = statistics._told([np.sort(crd[k : k + statistics.WINDOW]) for k in starts], extent)
-    assert found.new == pytest.approx(max(statistics.FEWEST, min(1.0, new)))
-    assert found.among == (max(statistics.NEAREST, 4.0 ** round(np.log(among) / np.log(4))) if among < 0.25 else 1.0)
+    starts = [(len(crd) - spreads.WINDOW) * k // (spreads.WINDOWS - 1) for k in range(spreads.WINDOWS)]
+    seen = [np.unique(crd[k : k + spreads.WINDOW]).astype(float) for k in starts]
+    most = extent if extent <= spreads.WINDOW // 4 else spreads.WINDOW
+    new = 2.0 ** (round(2.0 * np.log2(sum(map(len, seen)) / (spreads.WINDOWS * most))) / 2)
+    among = sum(x[-1] - x[0] + 1 for x in seen) / (spreads.WINDOWS * extent)
+    found = spreads.told([np.sort(crd[k : k + spreads.WINDOW]) for k in starts], extent)
+    assert found.new == pytest.approx(max(spreads.FEWEST, min(1.0, new)))
+    assert found.among == (max(spreads.NEAREST, 4.0 ** round(np.log(among) / np.log(4))) if among < 0.25 else 1.0)
 
 
 def long_rows(n=30_000, rows=3):

@@ -239,6 +239,8 @@ def observed(
     ]
     if runner.runnable.joins:
         found.append((coupling,) * len(runner.runnable.joins))
+    if runner.runnable.lookups:
+        found.append((statistics.EVEN,) * len(runner.runnable.lookups))
     if runner.runnable.meeting is not None:
         found.append((None, met))
     return tuple(found)

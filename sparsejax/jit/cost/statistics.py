@@ -7,15 +7,15 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.cost import collisions, joins, machine, skew
+from sparsejax.jit.cost import collisions, joins, lookups, machine, skew, spreads
 from sparsejax.jit.cost.price_table import Machine
+from sparsejax.jit.cost.spreads import EVEN, WINDOW, WINDOWS, Spread
 from sparsejax.jit.ir import simplify
 from sparsejax.jit.ir.cin import Tensor
 from sparsejax.jit.ir.nest import Nest
@@ -27,22 +27,6 @@ Counts = tuple[float, ...]
 MANY, BLOCK = 1 << 15, 2048
 """Positions of a level from which on its segments are taken in blocks (the processor remembers the lengths of fewer, if they come again), where
 these are short (`Machine.short`); positions of a block, about."""
-
-
-WINDOWS, WINDOW = 4, 1024
-"""Windows of entries that are looked at, entries in each."""
-FEWEST, NEAREST = 1 / 16, 4.0**-8
-"""The smallest shares that are told from smaller ones."""
-
-
-class Spread(NamedTuple):
-    """Of the coordinates of entries that follow one another: which share of them is new, and among which share of the extent they lie."""
-
-    new: float
-    among: float
-
-
-EVEN = Spread(1.0, 1.0)
 
 
 class Positions(tuple[float, ...]):
@@ -96,6 +80,8 @@ class Facts:
     """Tensors that every call makes anew: copies of them do not stay."""
     same: tuple[tuple[str, str], ...] = ()
     """Tensors that are the same array as another one, with the name of that one."""
+    lookups: Mapping[lookups.Key, Spread] = field(default_factory=dict)
+    """How near the rows lie that index arrays name (`lookups`)."""
 
     def __getitem__(self, name: str) -> Counts:
         return self.counts[name]
@@ -129,7 +115,8 @@ def of(nest: Nest, inputs: Sequence[Storage], exact: bool = False) -> Facts:
     pairs = {key: skew.coupling(named[key[0]], key[1], named[key[2]], key[3]) for key in keys}
     how = collisions.plan(nest)
     found = (None, None) if how is None else product(how, named, pairs, exact)
-    return Facts(counts, pairs if exact else {key: rounded(x) for key, x in pairs.items()}, *found)
+    near = {key: lookups.spread(how, inputs) for key, how in lookups.of_nest(nest).items()}
+    return Facts(counts, pairs if exact else {key: rounded(x) for key, x in pairs.items()}, *found, lookups=near)
 
 
 def product(
@@ -214,7 +201,7 @@ def positions(storage: Storage) -> tuple[float, ...]:
     known: tuple[float, ...] | None = storage.cache.get("positions")
     if known is None:
         alone, dense = storage.format.alone, storage.format.is_dense
-        if alone >= 0 and len(storage.buffers[alone][-1]) < max(MANY, WINDOW):  # the shortest road: new arrays ask
+        if alone >= 0 and len(storage.buffers[alone][-1]) < spreads.LEAST:  # the shortest road: new arrays ask
             storage.cache["positions"] = known = _of_few(storage, alone)
             return known
         known = _of_dense(storage.shape, storage.format) if dense else _all_rounded(storage)
@@ -243,12 +230,12 @@ def spread(storage: Storage) -> tuple[Spread, ...]:
     >>> spread(ingest.as_storage(sp.eye_array(100_000, format="csr")))
     (Spread(new=1.0, among=1.0), Spread(new=1.0, among=0.015625))
     """
-    if not _in_line(storage.format):
+    if not spreads.in_line(storage.format):
         return ()
     made = []
     for level, extent in enumerate(storage.format.level_extents(storage.shape)):
         stored = not storage.format.levels[level].full and level > 0
-        many = stored and len(storage.buffers[level][-1]) >= max(MANY, WINDOW)
+        many = stored and len(storage.buffers[level][-1]) >= spreads.LEAST
         made.append(_spread(storage, level, extent) if many else EVEN)
     return () if all(x == EVEN for x in made) else tuple(made)
 
@@ -264,64 +251,26 @@ def crossed(storage: Storage) -> Spread:
     Spread(new=0.25, among=1.0)
     """
     form = storage.format
-    if form.ndim != 2 or not _in_line(form) or not form.levels[0].full or len(storage.buffers[1]) < 2:
+    if form.ndim != 2 or not spreads.in_line(form) or not form.levels[0].full or len(storage.buffers[1]) < 2:
         return EVEN
     pos, count, step = storage.buffers[1][0], len(storage.buffers[1][-1]), form.levels[1].group
-    if count < max(MANY, WINDOW):
+    if count < spreads.LEAST:
         return EVEN
     segments = np.searchsorted(pos, _ANYWHERE * (count / step), "right")
     extent = form.level_extents(storage.shape)[0]
-    return Spread(_share(sum(_new(np.sort(segments[k::WINDOWS]), extent) for k in range(WINDOWS)) / WINDOWS), 1.0)
+    return spreads.told([np.sort(segments[k::WINDOWS]) for k in range(WINDOWS)], extent)._replace(among=1.0)
 
 
 _ANYWHERE = np.sort(np.random.default_rng(0).random(WINDOWS * WINDOW))
 """Where some entries lie, as shares of all."""
 
 
-def _starts(count: int) -> list[int]:
-    return [(count - WINDOW) * k // (WINDOWS - 1) for k in range(WINDOWS)]
-
-
-def _in_line(form: Format) -> bool:
-    """Whether the segments of every level lie one behind the other, with no more than a few positions between them."""
-    return all((level.compact or level.stacked) and not level.shared for level in form.levels)
-
-
-def _in_one(pos: NDArray[Any], step: int, start: int) -> bool:
-    """Whether a window lies in one segment; `pos` counts so many positions as one."""
-    first, last = np.searchsorted(pos, (start // step, (start + WINDOW - 1) // step), "right")
-    return bool(first == last)
-
-
 def _spread(storage: Storage, level: int, extent: int) -> Spread:
     """That of one level. Windows in one segment see no coordinate again, however near or far it comes: they tell nothing."""
     *above, crd = storage.buffers[level]
     step = storage.format.levels[level].group
-    starts = [k for k in _starts(len(crd)) if not above or not _in_one(above[0], step, k)]
-    return _told([np.sort(crd[k : k + WINDOW]) for k in starts], extent, WINDOWS - len(starts))
-
-
-def _told(seen: Sequence[NDArray[Any]], extent: int, silent: int = 0) -> Spread:
-    """What windows of sorted coordinates tell, beside so many that tell nothing."""
-    seen = [x for x in seen if len(x)]
-    windows = len(seen) + silent
-    if not seen:
-        return EVEN
-    new = (sum(_new(x, extent) for x in seen) + silent) / windows
-    among = (sum(float(x[-1]) - float(x[0]) + 1 for x in seen) / extent + silent) / windows
-    return Spread(_share(new), max(NEAREST, 4.0 ** round(math.log(among, 4))) if among < 0.25 else 1.0)
-
-
-def _new(window: NDArray[Any], extent: int) -> float:
-    """Which share of sorted coordinates is new: of few, a window sees all wherever entries lie."""
-    distinct = 1 + np.count_nonzero(window[1:] != window[:-1])  # `np.unique` takes 15 times as long as sorting
-    return float(distinct) / (extent if extent <= WINDOW // 4 else len(window))
-
-
-def _share(new: float) -> float:
-    """Rounded to a power of the root of two: with powers of two, a graph whose degrees are alike on
-    both sides is told to differ more often."""
-    return max(FEWEST, min(1.0, math.exp2(round(2.0 * math.log2(new)) / 2)))
+    starts = [k for k in spreads.starts(len(crd)) if not above or not spreads.in_one(above[0], step, k)]
+    return spreads.told([np.sort(crd[k : k + WINDOW]) for k in starts], extent, WINDOWS - len(starts))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -365,7 +314,7 @@ def _distinct(storage: Storage, level: int, count: float, size: float) -> float:
     first = next(start for start, stop in storage.format.runs if start <= level < stop)
     pos, *columns = storage.buffers[first]
     columns += [storage.buffers[k][-1] for k in range(first + 1, level + 1)]
-    if len(columns[0]) < max(MANY, WINDOW):
+    if len(columns[0]) < spreads.LEAST:
         return skew.distinct(count, size)
     places = 1 + (_ANYWHERE * (len(columns[0]) - 1)).astype(np.int64)
     new = pos[np.searchsorted(pos, places)] == places

@@ -15,7 +15,7 @@ from sparsejax.core.jaxpr import Var
 from sparsejax.jit import pipeline
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen.constants import Numbers
-from sparsejax.jit.cost import collisions, machine, statistics
+from sparsejax.jit.cost import collisions, lookups, machine, statistics
 from sparsejax.jit.graph import expected, partition, shared_patterns
 from sparsejax.jit.ir import blocks, choices
 from sparsejax.jit.ir.nest import Nest
@@ -60,6 +60,8 @@ class KernelPlanner:
         meets = choices.applies(features.sparse_result and features.reduced)
         meeting = collisions.plan(step.nest) if meets else None
         joined = {k for a, _, b, _ in joins.values() for k in (a, b)}
+        named = lookups.of_nest(step.nest) if features.placed and not nest.bounded else {}
+        joined |= {k for how in named.values() for k in (how.array, how.leader) if k >= 0}
         if meeting is not None:
             met = {a.tensor.name for a in meeting.accesses}
             joined |= {k for k, t in enumerate(given) if t.name in met}
@@ -85,6 +87,7 @@ class KernelPlanner:
             mixed,
             tuple(watched),
             joins,
+            named,
             meeting,
             beside,
             patterns,
@@ -144,14 +147,15 @@ class KernelPlanner:
         if given.bounded:
             counts = [statistics.at_most(t.format, t.shape, r) for t, r in zip(given.inputs, observed, strict=True)]
             return statistics.Facts(expected.split(given, self.nest, counts), fresh=self._fresh)
-        count, joins = len(given.inputs), self.runnable.joins
+        count, joins, named = len(given.inputs), self.runnable.joins, self.runnable.lookups
         couplings = dict(zip(joins, observed[count], strict=True)) if joins else {}
         if self.plain is given:
             found = dict(zip((t.name for t in given.inputs), observed[:count], strict=True))
         else:
             found = expected.split(given, self.nest, observed[:count])
         points, met = observed[-1] if self.runnable.meeting else (None, None)
-        return statistics.Facts(found, couplings, points, met, self._fresh, self._same)
+        near = dict(zip(named, observed[count + bool(joins)], strict=True)) if named else {}
+        return statistics.Facts(found, couplings, points, met, self._fresh, self._same, near)
 
     def scheduled(self, observed: Observed) -> Made:
         """`schedule`, or what it made of the same a short while ago."""

@@ -20,7 +20,7 @@ from sparsejax.core.jaxpr import Var
 from sparsejax.errors import FormatError, ScheduleError
 from sparsejax.formats import copies
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.cost import skew, statistics
+from sparsejax.jit.cost import lookups, skew, statistics
 from sparsejax.jit.graph import partition, shared_patterns
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.bounded import Bounded
@@ -347,6 +347,8 @@ class KernelRunner:
         pairs = [skew.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in kernel.joins.values()]
         if pairs:
             found.append(tuple(pairs if exact else map(statistics.rounded, pairs)))
+        if kernel.lookups:
+            found.append(tuple([lookups.spread(how, inputs) for how in kernel.lookups.values()]))
         if kernel.meeting is not None:
             named = dict(zip(kernel.inputs, inputs, strict=True))
             found.append(statistics.product(kernel.meeting, named, dict(zip(kernel.joins, pairs, strict=True)), exact))

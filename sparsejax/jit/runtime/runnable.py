@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from sparsejax.core.avals import Aval
 from sparsejax.formats import Format
 from sparsejax.jit.backend import compiler
-from sparsejax.jit.cost import collisions
+from sparsejax.jit.cost import collisions, lookups
 from sparsejax.jit.graph.shared_patterns import Patterns
 from sparsejax.jit.ir import cin
 from sparsejax.jit.runtime import binding, plan_cache
 from sparsejax.jit.schedule import replan
 
 Observed = tuple[tuple[Any, ...], ...]
-"""Positions per level of every input; the couplings of all joins of the kernel, if it has any; its points and collisions, if these can
-be known."""
+"""Positions per level of every input; the couplings of all joins of the kernel, if it has any; how near the rows lie that its index arrays name; its
+points and collisions, if these can be known."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Runnable:
     """Where storages of which inputs keep what the plan depends on."""
     joins: Mapping[tuple[str, int, str, int], tuple[int, int, int, int]]
     """Where inputs meet: names and dimensions, with numbers in place of names."""
+    lookups: Mapping[lookups.Key, lookups.Lookup]
+    """Its index arrays of many entries."""
     meeting: collisions.Plan | None
     """How collisions are sampled, where a plan depends on them."""
     beside: tuple[tuple[int, int], ...]

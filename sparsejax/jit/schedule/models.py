@@ -41,7 +41,8 @@ def remembered(make: Callable[[Nest, Facts, Unpack[Rest]], T], nest: Nest, facts
     if known is None:
         return make(nest, facts, *rest)
     observed = tuple(sorted(facts.counts.items())), tuple(sorted(facts.couplings.items()))
-    key = nest, observed, facts.points, facts.collisions, facts.same, facts.fresh, rest, machine.current()
+    named = tuple(facts.lookups.items())
+    key = nest, observed, facts.points, facts.collisions, facts.same, facts.fresh, named, rest, machine.current()
     if key not in known:
         known[key] = make(nest, facts, *rest)
     made: T = known[key]

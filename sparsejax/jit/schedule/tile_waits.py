@@ -19,8 +19,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparsejax.jit.cost import memory, statistics
-from sparsejax.jit.cost.statistics import EVEN
+from sparsejax.jit.cost import memory
+from sparsejax.jit.cost.spreads import EVEN, Spread
 from sparsejax.jit.ir import cin
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Waits:
         levels, depths = loops.levels, loops.depths
         drawn = sorted({loops.all.index(x) for ix in access.indices if cin.follows(ix) is None for x in loops.over(ix)})
         leads = not drawn and all(not loops.leaders[k + 1] or access in loops.leaders[k + 1] for k in depths)
-        near = [EVEN if leads or drawn else loops.spreads[k] for k in depths]
+        order = (*self.tiles.around, *self.tiles.reductions)
+        near = model.waiting.named(access, order) if drawn else [EVEN if leads else loops.spreads[k] for k in depths]
         last = cin.follows(access.indices[access.tensor.format.order[-1]]) is not None
         walked = memory.Walked(
             depths,
@@ -170,9 +171,7 @@ class Loops:
                 break
             self.together += 1
 
-    def _add(
-        self, loop: Loop, times: float, leaders: tuple[cin.Access, ...] = (), near: statistics.Spread = EVEN
-    ) -> None:
+    def _add(self, loop: Loop, times: float, leaders: tuple[cin.Access, ...] = (), near: Spread = EVEN) -> None:
         self.all.append(loop)
         self.survivors.append(self.survivors[-1] * times)
         self.leaders.append(leaders)

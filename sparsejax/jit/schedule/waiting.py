@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sparsejax.cached import cached_property
 from sparsejax.formats import passes
 from sparsejax.jit.cost import machine, memory, statistics
-from sparsejax.jit.cost.statistics import EVEN
+from sparsejax.jit.cost.spreads import EVEN, Spread
 from sparsejax.jit.ir import cin
 from sparsejax.jit.schedule import placement, regions, tile_waits, tiled_loops
 from sparsejax.jit.schedule.assembly import SCATTER
@@ -32,7 +32,7 @@ class Around(NamedTuple):
 
     survivors: tuple[float, ...]
     leaders: tuple[tuple[cin.Access, ...], ...]
-    spreads: tuple[statistics.Spread, ...]
+    spreads: tuple[Spread, ...]
 
 
 class Shared(NamedTuple):
@@ -53,7 +53,7 @@ class _Walk(NamedTuple):
 
     survivors: Sequence[float]
     leaders: Sequence[tuple[cin.Access, ...]]
-    spreads: Sequence[statistics.Spread]
+    spreads: Sequence[Spread]
     rows: Order | None
 
 
@@ -66,7 +66,7 @@ class Waiting:
         self._alone: dict[Order, float] = {}
         self._totals: dict[Shared, dict[Order, float]] = {ALONE: self._alone}
         self._walks: dict[tuple[Order, Around | None], _Walk] = {}
-        self._spreads: dict[Order, statistics.Spread] = {}
+        self._spreads: dict[Order, Spread] = {}
         self._result = model.result
 
     @cached_property
@@ -231,7 +231,7 @@ class Waiting:
             inside = order.index(rows[-1]) + 1
             survivors = [s if k < inside else s / regions.ROWS for k, s in enumerate(survivors)]
         leads = not drawn and all(not leaders[k + 1] or access in leaders[k + 1] for k in depths)
-        near = [EVEN if leads or drawn else spreads[k] for k in depths]
+        near = self.named(access, order) if drawn else [EVEN if leads else spreads[k] for k in depths]
         new, among = math.prod([x.new for x in near]), tuple([x.among for x in near])
         each, fanout = self.layouts[access]
         in_runs = not drawn or cin.follows(stored[-1]) is not None
@@ -277,19 +277,37 @@ class Waiting:
         others = (a for a in (*model.accesses, self._result) if a != access)
         return var is None or any(var in cin.bound_by(a) for a in others)
 
-    def leads(self, order: Order, others: Collection[str]) -> tuple[tuple[cin.Access, ...], statistics.Spread]:
+    def leads(self, order: Order, others: Collection[str]) -> tuple[tuple[cin.Access, ...], Spread]:
         """What leads the last of these loops, but for arrays with the names of `others`, and how close its coordinates lie."""
         leaders = tuple([a for a in self._model.walk(order).leaders if a.tensor.name not in others])
         return leaders, self.spread(order) if leaders else EVEN
 
-    def spread(self, order: Order) -> statistics.Spread:
+    def spread(self, order: Order) -> Spread:
         """How close together the coordinates lie that the last of these loops visits."""
         found = self._spreads.get(order)
         if found is None:
             found = self._spreads[order] = self._spread_of(order)
         return found
 
-    def _spread_of(self, order: Order) -> statistics.Spread:
+    def named(self, access: cin.Access, order: Order) -> list[Spread]:
+        """How near the coordinates lie, per storage level, of an array that some of its indices are looked up in."""
+        return [self._looked_up(access.indices[d], access.tensor.shape[d], order) for d in access.tensor.format.order]
+
+    def _looked_up(self, index: cin.Index, extent: int, order: Order) -> Spread:
+        """How near the rows lie that an index array names, where loops walk its entries in an order that is known."""
+        if not self._model.facts.lookups or not isinstance(index, cin.Access) or not cin.are_variables(index.indices):
+            return EVEN
+        stored = [index.level_index(level) for level in range(len(index.indices))]
+        if any(v not in order for v in stored):
+            return EVEN
+        depths = [order.index(v) for v in stored]
+        leaders = {a.tensor.name: a for k in depths for a in self._model.walk(order[: k + 1]).leaders}
+        state = self._model.walk(order)
+        if len(leaders) > 1 or depths != sorted(depths) or not state.discordant.isdisjoint(leaders.values()):
+            return EVEN
+        return self._model.facts.lookups.get((index.tensor.name, extent, "".join(leaders)), EVEN)
+
+    def _spread_of(self, order: Order) -> Spread:
         """How close together the coordinates lie that the last loop of `order` visits in some runs, one after the other: as its leaders tell."""
         state = self._model.walk(order)
         for leader in state.leaders:

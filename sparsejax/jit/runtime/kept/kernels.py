@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sparsejax import config
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.cost import collisions
+from sparsejax.jit.cost.lookups import Lookup
 from sparsejax.jit.graph import shared_patterns
 from sparsejax.jit.graph.shared_patterns import Families, Patterns, Positional
 from sparsejax.jit.ir import cin
@@ -69,6 +70,7 @@ def _of_runnable(kernel: Runnable) -> Fields:
         "mixed": kernel.mixed,
         "watched": kernel.watched,
         "joins": list(kernel.joins.items()),
+        "lookups": list(kernel.lookups.items()),
         "meeting": None if meeting is None else _of_meeting(meeting),
         "beside": kernel.beside,
         "patterns": None if patterns is None else (patterns.groups, patterns.alone),
@@ -87,6 +89,7 @@ def _runnable(fields: Fields, shared: bool) -> Runnable:
         fields["mixed"],
         tupled(fields["watched"]),
         dict(tupled(fields["joins"])),
+        {key: Lookup(*how) for key, how in tupled(fields["lookups"])},
         None if meeting is None else _meeting(meeting),
         tupled(fields["beside"]),
         None if patterns is None else Patterns(tupled(patterns[0]), patterns[1]),
