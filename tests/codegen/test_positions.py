@@ -212,3 +212,30 @@ def test_values_beside_positions_are_as_many_as_there_are(form, dtype):
         np.testing.assert_allclose(slope(A, y).todense(), (dense != 0) * 2 * y.sum(), rtol=1e-5)
         most = sj.jit(lambda A, y: sj.nn.segment_sum(A * 2, np.arange(len(y)) % 3, 3))(A, y).todense()
         np.testing.assert_allclose(most, [2 * dense[k::3].sum(0) for k in range(3)], rtol=1e-5)
+
+
+FUNCTIONS = {
+    "power": lambda np, s: s**0.3,
+    "cubes": lambda np, s: s**3,
+    "of powers": lambda np, s: 1.5**s,
+    "logaddexp": lambda np, s: np.logaddexp(s, 1.5),
+    "arctan2": lambda np, s: np.arctan2(s, 2.5),
+    "floor_divide": lambda np, s: s // 3,
+    "remainder": lambda np, s: s % 3,
+    "fmod": lambda np, s: np.fmod(s, 3),
+    "sqrt": lambda np, s: np.sqrt(s),
+    "tanh": lambda np, s: np.tanh(s) + 1,
+    "cbrt": lambda np, s: np.cbrt(s),
+}
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_sums(dtype, shape, name):
+    """Some are computed in lanes, others by a call of a library function for each lane: a scan runs only where it can write what becomes of sums."""
+    dense = matrix(LENGTHS, 40, dtype, np.random.default_rng(4))
+    made, text = run(lambda A: FUNCTIONS[name](snp, snp.sum(A, 1)), shape, sj.array(dense, format="coo"))
+    close = 1e-5 if dtype == "f4" else 1e-12
+    np.testing.assert_allclose(made, FUNCTIONS[name](np, dense.sum(1)), rtol=close, err_msg=text)

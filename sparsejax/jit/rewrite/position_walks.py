@@ -32,7 +32,7 @@ from sparsejax.jit.backend import host
 from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.loop_plans import Leaders, PositionWalk
-from sparsejax.jit.rewrite import loop_shapes, summation
+from sparsejax.jit.rewrite import lanewise, loop_shapes, summation
 from sparsejax.jit.rewrite.loop_shapes import GATHERED, Loop
 from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes, vectorizable
 
@@ -220,7 +220,7 @@ def _scans(loop: Loop, walk: PositionWalk) -> bool:
         return False
     if not maskable(stmt) or not maskable(used) or used.lhs.computed or used.lhs.dtype.itemsize not in GATHERED:
         return False
-    if not all(reduces_in_lanes(stmt, v) for v in walk.vars):
+    if not all(reduces_in_lanes(stmt, v) for v in walk.vars) or not _follows_in_lanes(used, stmt.lhs):
         return False
     if loop_shapes.tracked(loop.program, where, loop.state) or summation.wants_exact(where.producer, inside=True):
         return False
@@ -229,6 +229,18 @@ def _scans(loop: Loop, walk: PositionWalk) -> bool:
     if not all(a.dtype.itemsize in GATHERED for a in (stmt.lhs, *cin.accesses(used.rhs))):
         return False
     return all(_readable(walk, a) for a in cin.accesses(stmt.rhs) if set(walk.vars) & set(cin.bound_by(a)))
+
+
+def _follows_in_lanes(used: cin.Assign, total: cin.Access) -> bool:
+    """Whether what becomes of a sum is computed lane by lane; what does not depend on it is computed once."""
+
+    def works(expr: cin.Expr) -> bool:
+        if not isinstance(expr, cin.Call) or total not in cin.accesses(expr):
+            return expr.dtype.kind in "biufc"
+        kinds = {a.dtype.kind for a in expr.args} | {expr.dtype.kind}
+        return lanewise.lanewise(expr.op, kinds) and all(map(works, expr.args))
+
+    return works(used.rhs) and (used.op is None or lanewise.lanewise(used.op, used.lhs.dtype.kind))
 
 
 def _readable(walk: PositionWalk, access: cin.Access) -> bool:
