@@ -48,12 +48,19 @@ def _top_of_dense(x: Any, k: int) -> Any:
     count, extent = x.shape
     if not k or not count:
         return np.zeros((count, k), _index_dtype(extent))
-    least = np.partition(x, extent - k, axis=1)[:, extent - k, None]  # NaN is the largest
-    chosen = ~(x < least) if x.dtype.kind == "f" else x >= least
-    if x.dtype.kind == "f":
-        chosen &= (least == least) | (x != x)
-    rows, columns = np.nonzero(chosen)
-    return _ordered(rows, columns, x[rows, columns], count, k).astype(_index_dtype(extent))
+    x = np.ascontiguousarray(x)
+    largest = np.partition(x, extent - k, axis=1)[:, extent - k :]  # NaN is the largest
+    chosen = x >= largest[:, :1]
+    if x.dtype.kind == "f" and np.isnan(largest).any():
+        chosen |= x != x
+    places = np.flatnonzero(chosen)
+    rows, columns = np.divmod(places, extent)
+    values = x.reshape(-1)[places]
+    if len(places) > count * k:  # some are as large as the k-th
+        return _ordered(rows, columns, values, count, k).astype(_index_dtype(extent))
+    backwards = np.argsort(values.reshape(count, k)[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    made = np.take_along_axis(columns.reshape(count, k), k - 1 - backwards, 1)
+    return made.astype(_index_dtype(extent))
 
 
 def _top_of_sparse(x: Storage, k: int) -> Any:
