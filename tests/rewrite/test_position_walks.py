@@ -151,3 +151,18 @@ def test_narrow_rows_are_added_position_by_position(processor, columns, mean, fl
     assert columns != 8 or not masks or planned("loop_shape=entries").replace(" (parallel)", "") == TILED.strip()
     assert "# A[i,k]: positions over i, k" in planned("loop_shape=positions")
     assert ("# A[i,k]: positions over i, k" in planned("auto")) == flat
+
+
+@pytest.mark.parametrize("columns", [2, 4])
+def test_rows_of_a_part_of_a_vector_have_no_mask(processor, columns):
+    """What is stored under a mask is not there for the load of the next entry."""
+    processor(True, True)
+    A, one = access("A", "coo", I, K), Format.parse("dense", 2)
+    X = cin.Access(cin.Tensor("X", (ROWS, columns), np.dtype("f8"), one, 0.0), (K, J))
+    out = cin.Tensor("Y", (ROWS, columns), np.dtype("f8"), one, 0.0)
+    kernel = nest.of_definition(out, cin.Definition((I, J), "add", cin.Call("multiply", (A, X), A.dtype)))
+    facts = statistics.Facts({"A": (float(ROWS), 2.0 * ROWS), "X": (float(ROWS), float(ROWS * columns))})
+    with config.using(machine="granite_rapids", num_threads=1):
+        text = pipeline.text_of(pipeline.program_of(kernel, search.choose(kernel, facts), facts))
+    assert f"store <{columns} x double>" in text
+    assert "llvm.masked" not in text

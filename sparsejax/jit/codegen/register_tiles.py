@@ -255,13 +255,14 @@ def _extents(context: Context, var: cin.IndexVar) -> set[int]:
 
 def part_of_vector(context: Context, var: cin.IndexVar, widest: int) -> int:
     """The lanes of all coordinates of a loop, where these are a power of two and fewer than a vector has: no mask is needed then, under which what
-    is stored would not be there for the next load; else 0. Two lanes are no vector. How many positions values have that are a first dimension is
-    not known but expected."""
+    is stored would not be there for the next load; else 0. Two lanes are a vector of eight bytes each alone. How many positions values
+    have that are a first dimension is not known but expected."""
     if var.outer is not None or context.program.extents[var][1] == 0:
         return 0
     extent = context.program.extent(var)
-    known = not isinstance(extent, Bounded) and 2 < extent < widest and extent & (extent - 1) == 0
-    return extent if known else 0
+    if isinstance(extent, Bounded) or not (2 if widest == 8 else 4) <= extent < widest:
+        return 0
+    return extent if extent & (extent - 1) == 0 else 0
 
 
 def _fits(b: Builder, stmt: cin.Stmt) -> bool:
