@@ -124,6 +124,24 @@ def vectors(key: Any, shape: tuple[int, ...]) -> list[Any] | None:
     return [selection.numbers(part, n, d) for d, (part, n) in enumerate(zip(key, shape, strict=True))]
 
 
+def grid(key: Any, shape: tuple[int, ...]) -> list[Any] | None:
+    """The coordinates that a key of `numpy.ix_` names, a vector for every dimension; None for other keys.
+
+    >>> grid(np.ix_([1, 0], [2]), (2, 3))
+    [array([1, 0]), array([2])]
+    """
+    if type(key) is not tuple or len(key) != len(shape) or len(shape) < 2:
+        return None
+    keys = []
+    for d, given in enumerate(key):
+        if type(given) is not np.ndarray or given.ndim != len(key) or given.size != given.shape[d]:
+            return None
+        if given.dtype.kind not in "iu":
+            return None
+        keys.append(selection.numbers(given.reshape(-1), shape[d], d))
+    return keys
+
+
 def part(x: Array, keys: Sequence[Any], axes: tuple[int, ...]) -> Array:
     """What `keys` keep of every dimension (see `formats.parts.taken`), without `axes`."""
     storage = x._storage

@@ -295,6 +295,10 @@ def getitem(x: Any, key: Any) -> Any:
             keys, axes, vector = found
             if vector < 0 or (not axes and (len(shape) > 1 or len(keys[0]) < passes.MANY)):
                 return at_once.part(x, keys, axes)
+        else:
+            crossed = at_once.grid(key, shape)
+            if crossed is not None:
+                return at_once.part(x, crossed, ())
     elif type(x) is Array and current() is None:
         part = at_once.strided(x, key)
         if part is not None:
