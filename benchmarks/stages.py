@@ -46,13 +46,13 @@ def compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[s
 
     fresh = sj.jit(lambda *args: function(*args))
     storages = [a._storage for a in arguments]
-    plan = timed("trace", lambda: plans.Plan(fresh.trace(*arguments).jaxpr, storages))
+    plan = timed("trace", lambda: plans.planned(fresh.trace(*arguments).jaxpr, storages))
     registers = plan.registers(storages)
     for number, step in enumerate(plan.steps):
         if isinstance(step, kernels.KernelRunner):
             inputs = [registers[k] for k in plan.reads[number]]
             observed = timed("observe", lambda s=step, given=inputs: s.observe(given))
-            _, program = timed("schedule", lambda s=step, facts=observed: s.schedule(facts))
+            _, program = timed("schedule", lambda s=step, facts=observed: s.planner.schedule(facts))
             text = timed("lower", lambda p=program: lower.lower(p, LLVMBuilder()))
             image = timed("LLVM", lambda t=text: engine.engine().object(t))
             timed("load", lambda i=image: compiler.place(i))

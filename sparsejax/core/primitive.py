@@ -29,6 +29,9 @@ class Records(Protocol):
     def recall(self, key: Any, make: Callable[[], ClosedJaxpr], arrays: Sequence[Array], shared: bool) -> Any:
         """What runs the program of a key, which `make` makes, on such operands, as a `ClosedJaxpr`; None where no process has planned it."""
 
+    def of_shapes(self, key: Any, shared: bool, extra: Any) -> Any:
+        """Where traces of the program of a key are kept that serve many shapes (`jit/runtime/shapes`)."""
+
     def keep(self, key: Any, closed: Any, arrays: Sequence[Array]) -> None:
         """Keep for other processes what a program became that has run on these operands."""
 
@@ -347,9 +350,13 @@ class Primitive:
 
         avals = [a.aval for a in arrays]
         family = self._family(key)
-        found = None if family is None else family.find(avals, arrays, make)
-        if found is not None or family is None or not self._is_pure:
+        if family is None or not self._is_pure:
+            found = None if family is None else family.find(avals, arrays, make)
             return (found or make(avals))[0], None
+        alike = self.name, key[1], tuple([None if isinstance(k, Aval) else k for k in key[2]])
+        found = family.find(avals, arrays, make, _records[0].of_shapes(alike, True, None))
+        if found is not None:
+            return found[0], alike
         known = self.name, *key[1:]
         return _records[0].recall(known, lambda: make(avals)[0], arrays, True) or make(avals)[0], known
 

@@ -126,17 +126,17 @@ class Exported:
         """The jaxpr for arguments of these extents."""
         if self._member is None:
             return self._closed
-        symbols = self._member.find(extents_of(leaves))
-        if symbols is None:
-            asked = ", ".join(map(told, self._member.scope.guards))
+        values = self._member.find(extents_of(leaves))
+        if values is None:
+            asked = ", ".join(map(told, self._member.domain.guards))
             raise TypeError(
                 f"exported for arguments of types {list(self.in_avals)}, but called with {[x.aval for x in leaves]}: extents of one name "
                 f"must be equal, and at least 2{asked and f'; and it must hold that {asked}'}"
             )
         try:
-            return self._member.at(symbols, leaves)
+            return self._member.at(values, leaves)
         except shapes.Refused:  # a pass of the compiler needs numbers: each shape is planned by itself
-            numbers = dict(zip(self._member.codes, self._member.values(symbols), strict=True))
+            numbers = dict(zip(self._member.codes, values, strict=True))
             change = lambda n: numbers[n.code] if isinstance(n, SymbolicDim) else n  # noqa: E731
             return ClosedJaxpr(resize.resized(self._member.closed.jaxpr, change), self._closed.consts)
 
@@ -210,7 +210,7 @@ def _member(closed: ClosedJaxpr, scope: Scope) -> shapes.Member:
     _open(scope)
     stands = [n for a in closed.in_avals for n in a.shape]
     try:
-        made = shapes.Member(closed, scope, stands, None)
+        made = shapes.Member.of(closed, scope, stands, None)
     except (shapes.Refused, ValueError) as error:
         raise LayoutError(
             f"the program cannot serve many shapes: {error}; export it with numbers as extents"

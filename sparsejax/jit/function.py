@@ -42,6 +42,8 @@ forgotten, and traced again when it is called again."""
 
 log = logging.getLogger("sparsejax")
 _stack, _LEAF, _NUMBERS = trace.stack, tree_util.tree_structure(0), frozenset([bool, int, float, complex])
+_PLAIN: tuple[Any, list[Any]] = (_LEAF, [])
+"""What is known of a trace with one result, which reads no integers of Python's."""
 Result = TypeVar("Result")
 
 
@@ -209,7 +211,8 @@ class JitFunction(Generic[Result]):
         """What was measured for the signatures that were called: the alternatives that each is planned with, and what they gain.
 
         >>> import numpy as np
-        >>> double = jit(lambda x: x + x, autotune=True)
+        >>> import sparsejax as sj
+        >>> double = sj.jit(lambda x: x + x, autotune=True)
         >>> _ = double(np.arange(3.0))
         >>> len(double.tuned())
         1
@@ -318,15 +321,17 @@ class JitFunction(Generic[Result]):
         avals = [x.aval for x in leaves]
         dynamic = self._dynamic and self._varies
         family = self._family(key, avals, args, kwargs) if run and trace.current() is None and dynamic else None
-        found = None if family is None else family.find(avals, leaves, make)
+        named = self._known_as if family is not None and (not key or isinstance(key[0], Aval)) else None
+        traces = programs.of_shapes(named, False, _PLAIN) if named else None
+        found = None if family is None else family.find(avals, leaves, make, traces)
         if config.explain_cache_misses():
             paths = self._paths(args, kwargs)
             told = "" if family is None else family.told(signature.axes(paths, avals))
             reason = cache_misses.reason(self.__name__, key, list(self._cache), paths)
             log.warning("%s%s", reason, f"; {told}" if told else "")
-        record = (self._known_as, key) if found is None and family is not None and self._known_as else None
-        if record is not None and (kept := programs.recall_function(record, self._function, leaves)):
-            found = kept, (_LEAF, [])
+        record = named if found is not None else (self._known_as, key) if named else None
+        if found is None and record is not None and (kept := programs.recall_function(record, self._function, leaves)):
+            found = kept, _PLAIN
         closed, (out_tree, limits) = found or make(avals)
         traced = Signature(closed, out_tree, limits)
         traced.record = record if out_tree == _LEAF and not limits else None

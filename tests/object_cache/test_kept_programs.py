@@ -23,6 +23,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive
 from sparsejax.formats import Format
 from sparsejax.jit.backend import object_cache, records
+from sparsejax.jit.runtime import shapes
 from sparsejax.jit.runtime.kept import encoding, keys
 from sparsejax.jit.runtime.kept.programs import Kept
 from tests.fuzz import programs
@@ -185,6 +186,60 @@ def test_products_whose_entries_collide(folder, recalled):
         sj.clear_caches()
         assert {k: bits(wide[k].T @ wide[k]) for k in order} == dict(enumerate(wanted))
     assert recalled
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """One entry for every trace with symbols."""
+    found, real = [], shapes.Member.of
+    monkeypatch.setattr(shapes.Member, "of", lambda *args: found.append(args) or real(*args))
+    return found
+
+
+def shaped(numbers):
+    """What operations come to for operands of these shapes, one after the other."""
+    return {(k, n): bits(op(*operands(n, k))) for n in numbers for k, op in enumerate(OPERATIONS)}
+
+
+def test_programs_for_many_shapes(folder, traced):
+    """Other shapes, also of other sizes, of a later process: those of a bucket that is known take its plan, the others one of their own."""
+    with config.using(cache_dir="off"):
+        wanted = shaped(range(5)) | shaped([300])
+    for numbers, known in (((0, 1, 2), False), ((3, 1, 4), True), ((2, 300, 0), False), ((300, 4), True)):
+        sj.clear_caches()
+        del traced[:]
+        made = shaped(numbers)
+        assert made == {key: wanted[key] for key in made}
+        # where what operands hold decides steps, there are no records; nor at once of operands that share patterns
+        assert len(traced) < 5 if known else len(traced) > 10
+
+
+def test_guards_of_another_shape(folder, traced):
+    """A record whose trace does not hold is no trace of these operands."""
+    for order in (((5, 7), (9, 4), (6, 6)), ((6, 6), (3, 3), (9, 4)), ((9, 4), (8, 8), (5, 7))):
+        sj.clear_caches()
+        for n, m in order:
+            dense = np.arange(float(n * m)).reshape(n, m) % 3
+            A = sj.array(dense, format="csr")
+            np.testing.assert_allclose((A + A.reshape(m, n).reshape(n, m)).todense(), 2 * dense)
+            np.testing.assert_allclose(snp.trace(A).todense(), np.trace(dense))
+            np.testing.assert_allclose((A.T @ A).todense(), dense.T @ dense)
+            np.testing.assert_allclose(nn.softmax(A, axis=1).sum(axis=1).todense(), (dense != 0).any(axis=1))
+
+
+def test_a_trace_from_disk_tells_the_program(folder, traced):
+    for _ in range(2):
+        del traced[:]
+        sj.clear_caches()
+        for n in (5, 9, 14, 300):
+            assert (sj.array(np.eye(n), format="csr") > 0.5).nnz == n
+    assert not traced
+    (member,) = [m for family in primitive._families.values() for m in family._members]
+    assert member.domain.stands == ("n0", "n0")
+    assert "greater" in str(member.closed)
+    resized = member.at(member.find((6, 6)), [sj.array(np.eye(6), format="csr")])
+    assert resized.out_avals[0].shape == (6, 6)
+    assert "closed" in vars(member)
 
 
 PROCESS = """

@@ -144,7 +144,7 @@ def test_records_that_make_no_sense_are_replaced(folder, lowered, monkeypatch):
 
 def test_numbers_that_are_read_at_run_time_leave_few_records(folder):
     A = sj.array(np.eye(5), format="csr", copy=True)
-    for k in range(30):
+    for k in range(100):
         assert ((A + (k + 2.5)).todense() == np.eye(5) + (k + 2.5)).all()
     assert len(list(folder.iterdir())) <= 1 + keys.PLACES  # the machine code, and programs with some of the numbers
 

@@ -58,7 +58,7 @@ class KernelPlanner:
         step, nest, features = self.step, self.nest, self.step.nest.features
         given, joins = step.nest.inputs, self._joins()
         meets = choices.applies(features.sparse_result and features.reduced)
-        meeting = collisions.plan(step.nest) if meets else None
+        meeting = collisions.plan(step.nest) if meets and not nest.bounded else None
         joined = {k for a, _, b, _ in joins.values() for k in (a, b)}
         named = lookups.of_nest(step.nest) if features.placed and not nest.bounded else {}
         joined |= {k for how in named.values() for k in (how.array, how.leader) if k >= 0}

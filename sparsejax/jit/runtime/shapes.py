@@ -12,14 +12,16 @@ program that cannot be traced with symbols is traced for every shape, as are tho
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from sparsejax import config, forks
+from sparsejax.cached import cached_property
 from sparsejax.core.again import DEAR
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
@@ -43,6 +45,19 @@ MEMBERS = 16
 Make = Callable[[Sequence[Aval]], tuple[ClosedJaxpr, Any]]
 """Traces a program for operands of these types: the jaxpr, and what else is to be known of it."""
 
+
+class Record(Protocol):
+    """Where traces of a program with symbols are kept for other processes."""
+
+    def recall(
+        self, avals: Sequence[Aval], stands: Sequence[int | str], trace: Callable[[], ClosedJaxpr]
+    ) -> Member | None:
+        """The trace for operands of such types, with these numbers and symbols at their extents, which `trace` makes again."""
+
+    def keep(self, member: Member, avals: Sequence[Aval]) -> None:
+        """Keep a trace that served operands of such types, if more is known of it than what is kept."""
+
+
 _PLAIN = (
     bool,
     int,
@@ -65,16 +80,16 @@ class Resized:
     """A jaxpr for one of the shapes that it serves, as a `ClosedJaxpr`: it is spelled out only for who reads it."""
 
     def __init__(self, member: Member, values: tuple[int, ...], plan: Plan) -> None:
-        self._member, self._values = member, values
-        self.consts, self.shared = member.closed.consts, member.closed.shared
+        self.member, self._values = member, values
+        self.consts, self.shared = member.consts, member.shared
         self.cache: dict[Any, Any] = {"plan": plan, "planned": lambda storages: member.plan(values, storages)}
         self._jaxpr: Jaxpr | None = None
 
     @property
     def jaxpr(self) -> Jaxpr:
         if self._jaxpr is None:
-            numbers = dict(zip(self._member.codes, self._values, strict=True))
-            self._jaxpr = resize.resized(self._member.closed.jaxpr, _in_place(numbers))
+            numbers = dict(zip(self.member.codes, self._values, strict=True))
+            self._jaxpr = resize.resized(self.member.closed.jaxpr, _in_place(numbers))
         return self._jaxpr
 
     @property
@@ -129,33 +144,65 @@ class Alone:
         return [result], DEAR if self._aval.is_dense else 1
 
 
+class Domain(NamedTuple):
+    """For which operands a trace holds, and the extents in it."""
+
+    symbols: tuple[str, ...]
+    stands: tuple[int | str, ...]
+    """What stands at every extent of the operands: a number, or an expression of symbols, as Python spells it."""
+    guards: tuple[str, ...]
+    codes: tuple[str, ...]
+    """Every extent that depends on symbols, as an expression."""
+    shape: tuple[int | str, ...]
+    """That of the first result."""
+
+
 class Member:
     """One trace with symbols, and its plans by bucket of sizes."""
 
-    def __init__(self, closed: ClosedJaxpr, scope: Scope, stands: Sequence[Any], extra: Any) -> None:
-        self.closed = ClosedJaxpr(pipeline.cleaned(closed.jaxpr), closed.consts, closed.shared)
-        self.scope, self.stands, self.extra = scope, stands, extra
-        self.codes = tuple(sorted(_dims(self.closed.jaxpr, scope)))
-        """Every extent that depends on symbols, as an expression."""
-        self.values = scope.compiled(self.codes)
-        """The numbers of `codes` for values of the symbols."""
-        outputs = self.closed.jaxpr.outputs
-        self._match, self._numbers = _matchers(scope, stands, self.codes, outputs[0].aval.shape if outputs else ())
+    def __init__(
+        self, domain: Domain, consts: tuple[Array, ...], shared: bool, extra: Any, trace: Callable[[], ClosedJaxpr]
+    ) -> None:
+        """What serving operands takes: the domain and the constants of a trace, what else was made with it, and what makes it when it is asked for."""
+        self.domain, self.codes, self.consts, self.shared, self.extra = domain, domain.codes, consts, shared, extra
+        self._trace = trace
+        self._numbers = _numbers_of(domain)
         self._alone: dict[Any, Alone] = {}
         """Plans of one kernel, by the bits of the numbers."""
-        self._bounds: dict[Any, Plan] = {}
+        self.bounds: dict[Any, Plan] = {}
+        """Plans, by the bounds of the numbers, and the alternatives that are forced."""
         self._plans: dict[Any, Plan] = {}
-        """Those of `_bounds`, by the bits of the numbers."""
+        """Those of `bounds`, by the bits of the numbers."""
+        self.kept = 0
+        """How many plans of kernels its record has."""
+        self._keep: Callable[[], None] | None = None
+        self._grown = False
+        """Whether something was planned that has not run yet."""
+
+    @staticmethod
+    def of(closed: ClosedJaxpr, scope: Scope, stands: Sequence[Any], extra: Any) -> Member:
+        """A trace in this scope."""
+        clean = ClosedJaxpr(pipeline.cleaned(closed.jaxpr), closed.consts, closed.shared)
+        codes = tuple(sorted(_dims(clean.jaxpr, scope)))
+        outputs = clean.jaxpr.outputs
+        first = outputs[0].aval.shape if outputs else ()
+        guards = tuple(scope.guards)
+        domain = Domain(scope.symbols, _spelled(stands), guards, codes, _spelled(first))
+        return Member(domain, clean.consts, clean.shared, extra, lambda: clean)
+
+    @cached_property
+    def closed(self) -> ClosedJaxpr:
+        """The trace."""
+        return self._trace()
 
     def find(self, extents: Sequence[int]) -> tuple[int, ...] | None:
-        """The values of the symbols for operands with these extents, in order; None where the trace does not hold."""
-        found: tuple[int, ...] | None = self._match(extents)
-        return found
+        """The values of `codes` for operands with these extents; None where the trace does not hold."""
+        found = self._numbers(extents)
+        return None if found is None else found[0]
 
-    def at(self, symbols: tuple[int, ...], arrays: Sequence[Any]) -> Resized:
-        """The jaxpr, and its plan, for these values of the symbols."""
-        values = self.values(*symbols)
-        storages = [a._storage for a in (*self.closed.consts, *arrays)]
+    def at(self, values: tuple[int, ...], arrays: Sequence[Any]) -> Resized:
+        """The jaxpr, and its plan, for these values of `codes`."""
+        storages = [a._storage for a in (*self.consts, *arrays)]
         return Resized(self, values, self.plan(values, storages))
 
     def plan(self, values: Sequence[int], storages: Sequence[Storage]) -> Plan:
@@ -169,7 +216,7 @@ class Member:
         if found is None:
             return None
         values, lengths, shape = found
-        consts = self.closed.consts
+        consts = self.consts
         storages = [*(c._storage for c in consts), *given] if consts else given
         alone = self._alone.get(lengths)
         if alone is not None:
@@ -182,8 +229,21 @@ class Member:
             raise Refused(f"{type(reason).__name__}: {reason}") from reason
         if alone is None and plan.sizes_alone and not config.forcing:
             self._alone[lengths] = Alone(plan)
-        # that of several steps takes some twenty calls to pay for (28 steps: 4.7 ms against 0.2)
-        return plan.once(storages, change), 1 if plan.count > 1 else DEAR
+        results = plan.once(storages, change)
+        if self._grown:
+            self.keep()
+        # a plan of several steps takes some twenty calls to pay for (28 steps: 4.7 ms against 0.2)
+        return results, 1 if plan.count > 1 else DEAR
+
+    def kept_in(self, record: Record | None, avals: Sequence[Aval]) -> None:
+        """From now on, it is kept there, as one that serves operands of such types."""
+        self._keep = None if record is None else functools.partial(record.keep, self, avals)
+
+    def keep(self) -> None:
+        """Keep its plans for other processes, when they have run."""
+        self._grown = False
+        if self._keep is not None:
+            self._keep()
 
     def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[Plan, resize.Change]:
         """The plan for all shapes like these, and what gives the extents of this one."""
@@ -191,22 +251,27 @@ class Member:
         plan = self._plans.get(lengths)
         if plan is None:  # a bound depends on the bits of a number alone
             key = tuple(map(bound, values)), lengths[1]
-            plan = self._plans[lengths] = self._bounds.get(key) or self._planned(key, values, storages)
+            plan = self._plans[lengths] = self.bounds.get(key) or self._planned(key, values, storages)
         numbers = dict(zip(self.codes, values, strict=True))
         # what has no number is how many positions a pattern has: read from the operand itself
         return plan, lambda n: numbers.get(n.name, 0) if type(n) is Bounded else n
 
     def _planned(self, key: Any, values: Sequence[int], storages: Sequence[Storage]) -> Plan:
         with turn:
-            if key not in self._bounds:
-                bounds = {c: Bounded.named(c, n) for c, n in zip(self.codes, values, strict=True)}
-                jaxpr = resize.resized(self.closed.jaxpr, _in_place(bounds))
-                closed = ClosedJaxpr(jaxpr, (), self.closed.shared)
-                closed.cache["clean"] = True
-                made = plans.planned(closed, storages)
-                _check(made, jaxpr, bounds)
-                self._bounds[key] = made
-            return self._bounds[key]
+            if key not in self.bounds:
+                self.bounds[key] = self.planned(values, storages)
+            return self.bounds[key]
+
+    def planned(self, values: Sequence[int], storages: Sequence[Storage] = ()) -> Plan:
+        """The plan for all shapes in the bucket of these values, as it is made without a record."""
+        self._grown = True
+        bounds = {c: Bounded.named(c, n) for c, n in zip(self.codes, values, strict=True)}
+        jaxpr = resize.resized(self.closed.jaxpr, _in_place(bounds))
+        closed = ClosedJaxpr(jaxpr, (), self.shared)
+        closed.cache["clean"] = True
+        made = plans.planned(closed, storages)
+        _check(made, jaxpr, bounds)
+        return made
 
 
 class Family:
@@ -231,16 +296,20 @@ class Family:
         fixed = [f"{paths[k]} is needed itself at {line}" for k, line in self._fixed.items()]
         if not self._members:
             return "; ".join(fixed)
-        free = [f"{paths[k]} = {n}" for k, n in enumerate(self._members[-1].stands) if isinstance(n, SymbolicDim)]
+        stands = self._members[-1].domain.stands
+        free = [f"{paths[k]} = {n}" for k, n in enumerate(stands) if isinstance(n, str)]
         return "; ".join([f"the trace serves all shapes with {', '.join(free)}", *fixed])
 
-    def find(self, avals: Sequence[Aval], arrays: Sequence[Any], make: Make) -> tuple[Any, Any] | None:
-        """The jaxpr for operands of these types, and what else was made with it; None where this shape is to be traced by itself."""
+    def find(
+        self, avals: Sequence[Aval], arrays: Sequence[Any], make: Make, record: Record | None = None
+    ) -> tuple[Any, Any] | None:
+        """The jaxpr for operands of these types, and what else was made with it; None where this shape is to be traced by itself. A trace that an
+        earlier process made is in the `record`."""
         found = self.known(avals, arrays)
         if found is not None or self.refused or not choices.does("symbolic_shapes"):
             return found
         with self._lock:
-            return self._grown(_extents(avals), avals, arrays, make)
+            return self._grown(_extents(avals), avals, arrays, make, record)
 
     def once(
         self, extents: tuple[int, ...], storages: Sequence[Storage], serves: Callable[[Any], bool] = lambda extra: True
@@ -267,14 +336,14 @@ class Family:
             return None
         extents = _extents(avals)
         for member in self._members:
-            symbols = member.find(extents)
-            if symbols is not None:
-                return self._at(member, symbols, arrays)
+            values = member.find(extents)
+            if values is not None:
+                return self._at(member, values, arrays)
         return None
 
-    def _at(self, member: Member, symbols: tuple[int, ...], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
+    def _at(self, member: Member, values: tuple[int, ...], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
         try:
-            return member.at(symbols, arrays), member.extra
+            return member.at(values, arrays), member.extra
         except Exception as reason:
             self._refuse(reason)
             return None
@@ -284,7 +353,7 @@ class Family:
         self.refused, self._members = f"{type(reason).__name__}: {reason}", []
 
     def _grown(
-        self, extents: tuple[int, ...], avals: Sequence[Aval], arrays: Sequence[Any], make: Make
+        self, extents: tuple[int, ...], avals: Sequence[Aval], arrays: Sequence[Any], make: Make, record: Record | None
     ) -> tuple[Any, Any] | None:
         """As `find`, with a new trace, if there is to be one."""
         first = not self._samples
@@ -300,8 +369,12 @@ class Family:
             free = {p for p in places if isinstance(p, str)} - set(solved)
             if not free or len(self._members) >= MEMBERS:
                 return None
+            again = functools.partial(self._traced, places, solved, extents, avals, make)
+            known = (
+                None if record is None or solved else record.recall(avals, places, functools.partial(_closed, again))
+            )
             try:
-                member = self._traced(places, solved, extents, avals, make)
+                member = again() if known is None or known.find(extents) is None else known
             except Solved as more:
                 for name, (terms, line) in more.found.items():
                     if any(atoms for atoms, _ in terms):
@@ -313,11 +386,12 @@ class Family:
                 self.refused = str(reason)
                 return None
             break
-        symbols = member.find(extents)
-        if symbols is None:
+        values = member.find(extents)
+        if values is None:
             return None
+        member.kept_in(None if solved else record, avals)
         self._members.append(member)
-        return self._at(member, symbols, arrays)
+        return self._at(member, values, arrays)
 
     def _places(self, extents: tuple[int, ...], avals: Sequence[Aval]) -> list[int | str]:
         """What stands at every extent: a number, or the name of a symbol."""
@@ -352,7 +426,7 @@ class Family:
         refused: Exception | None = None
         try:
             closed, extra = make(symbolic)
-            member = Member(closed, scope, stands, extra)
+            member = Member.of(closed, scope, stands, extra)
         except Exception as error:
             refused = error
         if scope.solved:
@@ -360,6 +434,10 @@ class Family:
         if refused is not None:
             raise Refused(f"{type(refused).__name__}: {refused}") from refused
         return member
+
+
+def _closed(traced: Callable[[], Member]) -> ClosedJaxpr:
+    return traced().closed
 
 
 def _extents(avals: Sequence[Aval]) -> tuple[int, ...]:
@@ -436,24 +514,25 @@ def _dims(jaxpr: Jaxpr, scope: Scope) -> set[str]:
     return found
 
 
-def _matchers(scope: Scope, stands: Sequence[Any], codes: Sequence[str], result: Sequence[Any]) -> tuple[Any, Any]:
-    """Functions from the extents of operands, or to None where the trace does not hold for them: to the values of the symbols; and to those of
-    `codes`, with the bits of each, and the shape of the `result`."""
-    spelled = [n.code if isinstance(n, SymbolicDim) else str(n) for n in stands]
-    at = {name: spelled.index(name) for name in scope.symbols}
-    asked = [f"e[{k}] == {n}" for k, n in enumerate(stands) if not isinstance(n, SymbolicDim)]
+def _spelled(extents: Sequence[Any]) -> tuple[int | str, ...]:
+    return tuple([n.code if isinstance(n, SymbolicDim) else n for n in extents])
+
+
+def _numbers_of(domain: Domain) -> Callable[[Sequence[int]], Any]:
+    """A function from the extents of operands to the values of `codes`, with the bits of each, and the shape of the result; to None where the trace
+    does not hold for them."""
+    spelled, codes = list(map(str, domain.stands)), domain.codes
+    at = {name: spelled.index(name) for name in domain.symbols}
+    asked = [f"e[{k}] == {n}" for k, n in enumerate(domain.stands) if not isinstance(n, str)]
     asked += [f"{LEAST} <= {name} <= {MOST}" for name in at]
-    guards = [f"e[{k}] == {code}" for k, code in enumerate(spelled) if at.get(code, k) != k or code not in at]
-    guards += [f"({g})" for g in scope.guards] + [f"0 <= {c} <= {MOST}" for c in codes if c not in at]
+    asked += [f"e[{k}] == {code}" for k, code in enumerate(spelled) if at.get(code, k) != k or code not in at]
+    asked += [f"({g})" for g in domain.guards] + [f"0 <= {c} <= {MOST}" for c in codes if c not in at]
     given = "".join(f"    {name} = e[{k}]\n" for name, k in at.items())
-
-    def made(values: str) -> Any:
-        holds = " and ".join(asked + guards) or "True"
-        known: dict[str, Any] = {}
-        exec(f"def found(e):\n{given}    return ({values}) if {holds} else None\n", known)
-        return known["found"]
-
     values, bits = (", ".join(f"({c}){end}" for c in codes) for end in ("", ".bit_length()"))
-    shape = "".join(f"{n.code if isinstance(n, SymbolicDim) else n}, " for n in result)
+    shape = "".join(f"{n}, " for n in domain.shape)
     numbers = f"({values},), ({bits},)" if codes else "(), ()"
-    return made(f"{', '.join(scope.symbols)},"), made(f"{numbers}, ({shape})")
+    known: dict[str, Any] = {}
+    exec(
+        f"def found(e):\n{given}    return ({numbers}, ({shape})) if {' and '.join(asked) or 'True'} else None\n", known
+    )
+    return known["found"]  # type: ignore[no-any-return]

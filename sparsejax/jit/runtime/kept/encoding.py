@@ -17,6 +17,7 @@ from sparsejax.formats import Format, ingest
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import partition
 from sparsejax.jit.ir import cin
+from sparsejax.jit.ir.bounded import Bounded
 
 CONSTANT = 1 << 16
 """Bytes of a constant that is part of a record at most."""
@@ -71,21 +72,30 @@ def of_format(form: Format) -> str:
     return name
 
 
-def _of_type(shape: Sequence[int], dtype: np.dtype[Any], form: Format, fill: Any) -> tuple[Any, ...]:
-    if not all(type(n) is int for n in shape):
+def of_shape(shape: Sequence[int]) -> list[Any]:
+    """Extents: numbers, or bounds with their names."""
+    if not all(type(n) is int or type(n) is Bounded for n in shape):
         raise Unkept
-    return tuple(shape), dtype.str, of_format(form), of_number(fill)
+    return [(n.name, int(n)) if isinstance(n, Bounded) else n for n in shape]
+
+
+def shape(fields: Sequence[Any]) -> tuple[int, ...]:
+    return tuple([Bounded.named(*n) if type(n) is list else n for n in fields])
+
+
+def _of_type(shape: Sequence[int], dtype: np.dtype[Any], form: Format, fill: Any) -> tuple[Any, ...]:
+    return of_shape(shape), dtype.str, of_format(form), of_number(fill)
 
 
 def of_aval(aval: Aval) -> tuple[Any, ...]:
-    if aval.weak_type or aval.is_literal:
+    if aval.is_literal:
         raise Unkept
-    return _of_type(aval.shape, aval.dtype, aval.format, aval.fill_value)
+    return *_of_type(aval.shape, aval.dtype, aval.format, aval.fill_value), aval.weak_type
 
 
 def aval(fields: Sequence[Any]) -> Aval:
-    shape, dtype, form, fill = fields
-    return Aval(shape, np.dtype(dtype), Format.parse(form, len(shape)), number(*fill))
+    extents, dtype, form, fill, weak = fields
+    return Aval(shape(extents), np.dtype(dtype), Format.parse(form, len(extents)), number(*fill), weak)
 
 
 def of_tensor(tensor: cin.Tensor) -> tuple[Any, ...]:
@@ -96,8 +106,8 @@ def of_tensor(tensor: cin.Tensor) -> tuple[Any, ...]:
 
 
 def tensor(fields: Sequence[Any]) -> cin.Tensor:
-    name, shape, dtype, form, fill = fields
-    return cin.Tensor(name, tuple(shape), np.dtype(dtype), Format.parse(form, len(shape)), number(*fill))
+    name, extents, dtype, form, fill = fields
+    return cin.Tensor(name, shape(extents), np.dtype(dtype), Format.parse(form, len(extents)), number(*fill))
 
 
 def of_call(eqn: Eqn) -> tuple[Any, ...]:
@@ -118,6 +128,8 @@ def call(name: str, params: Sequence[Any], inputs: Sequence[Any], out: Sequence[
 def _of_param(value: Any) -> tuple[str, Any]:
     if type(value) in (bool, int, str, type(None)):
         return "", value
+    if type(value) is Bounded:
+        return "bounded", (value.name, int(value))
     if type(value) is tuple:
         return "tuple", [_of_param(v) for v in value]
     if isinstance(value, np.dtype) and value.names is None:
@@ -131,6 +143,8 @@ def _param(kind: str, value: Any) -> Any:
     match kind:
         case "":
             return value
+        case "bounded":
+            return Bounded.named(*value)
         case "tuple":
             return tuple([_param(*v) for v in value])
         case "dtype":

@@ -45,6 +45,13 @@ def of_runner(runner: KernelRunner, images: Images) -> Fields:
     return {"kernel": _of_runnable(runner.runnable), "plans": plans, "variants": variants}
 
 
+def plans_of(runner: KernelRunner) -> int:
+    """How many plans it has that a record may have."""
+    settings = config.planning()
+    known = [] if runner.variants is None else runner.variants.known(settings)
+    return len(runner.plans) + len(known) + sum(len(found[1].plans) for _, found in known if found is not None)
+
+
 def runner_of(fields: Fields, images: Images, shared: bool, planner: Callable[[], KernelPlanner]) -> KernelRunner:
     """The kernel that `of_runner` told, which reads its numbers at run time if it is `shared`. What is asked beyond that, its `planner` says."""
     settings, kernel = config.planning(), _runnable(fields["kernel"], shared)
@@ -140,7 +147,7 @@ def _of_variant(read: Positional, runner: KernelRunner, images: Images) -> Field
         "like": read.like,
         "fill": encoding.of_number(read.fill_value),
         "families": read.families,
-        "sizes": read.sizes,
+        "sizes": encoding.of_shape(read.sizes),
         "runner": of_runner(runner, images),
     }
 
@@ -148,7 +155,7 @@ def _of_variant(read: Positional, runner: KernelRunner, images: Images) -> Field
 def _variant(fields: Fields, images: Images, given: KernelRunner) -> tuple[Positional, KernelRunner]:
     """A kernel by position in the place of a `given` one."""
     families: Families = tupled(fields["families"])
-    sizes = tuple(fields["sizes"])
+    sizes = encoding.shape(fields["sizes"])
 
     def planner() -> KernelPlanner:
         made = shared_patterns.of_sizes(given.planner.step, families, sizes)

@@ -19,7 +19,7 @@ from sparsejax.jit.backend import object_cache, records
 from sparsejax.jit.cost import machine
 from sparsejax.jit.runtime.kept.encoding import Unkept, of_format
 
-PLACES = 8
+PLACES = 64
 """Records of programs that differ in a number alone: with more numbers, some take the places of others."""
 CONTENT = 1 << 20
 """Bytes of operands whose content is part of a key at most, which are kept until their program is planned."""

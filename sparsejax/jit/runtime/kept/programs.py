@@ -1,12 +1,13 @@
 """Programs on disk: what an earlier process has typed, fused, scheduled and lowered, a new one only reads.
 
     key      sources of this package, host | settings, prices | an operation with its parameters, or a function of this package | types of operands
+             (of programs for many shapes: what stands at their extents, numbers or symbols)
     record   a line of JSON: steps, what running them takes, the facts that their plans are for, results | machine code
 
 Operations at once have records, and functions that are compiled as a whole (`core/again`); functions of users are traced in every process. A record holds what
 running takes (`Plan`, `Runnable`), and not what made it: where operands have other facts, or somebody asks for the kernel, the program is planned as
-if there were no record (`Kept.full`). Where what operands hold decided what steps there are (`Plan.by_facts`), that is part of the key. Kernels that
-are for many shapes have no records; nor have programs that run others, or whose values are looked at on the way. Of programs that differ in numbers
+if there were no record (`Kept.full`). Where what operands hold decided what steps there are (`Plan.by_facts`), that is part of the key. Programs for
+many shapes have records, too (`shapes`). Programs that run others have none, or whose values are looked at on the way. Of programs that differ in numbers
 alone, few have records (`keys.PLACES`): each holds one, and says of which number.
 
 Records are entries of the object cache: framed, checked, private, and never unpickled. What cannot be read is planned.
@@ -15,7 +16,6 @@ Records are entries of the object cache: framed, checked, private, and never unp
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -26,13 +26,13 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import object_cache
-from sparsejax.jit.runtime import plans, sequence
-from sparsejax.jit.runtime.kept import encoding, kernels, keys
-from sparsejax.jit.runtime.kept.encoding import Fields, Unkept, tupled
+from sparsejax.jit.runtime import plans
+from sparsejax.jit.runtime.kept import encoding, keys, planned
+from sparsejax.jit.runtime.kept.encoding import Unkept
 from sparsejax.jit.runtime.kept.kernels import Images
-from sparsejax.jit.runtime.kernel_planner import KernelPlanner
-from sparsejax.jit.runtime.kernels import KernelRunner
+from sparsejax.jit.runtime.kept.shapes import ShapesRecord
 from sparsejax.jit.runtime.plan import Plan
+from sparsejax.jit.runtime.shapes import Resized
 from sparsejax.transforms import staging
 
 Make = Callable[[], ClosedJaxpr]
@@ -44,47 +44,16 @@ class Kept:
 
     def __init__(self, make: Make, record: bytes, numbers: list[str], shared: bool) -> None:
         """ValueError where the record is of other numbers."""
-        head, _, code = record.partition(b"\n")
-        fields = json.loads(head)
+        fields, images = planned.unpacked(record)
         if fields["numbers"] != numbers:
             raise ValueError(numbers)
-        images: Images = {}
-        for key, size in fields["code"]:
-            images[key], code = code[:size], code[size:]
         self._make, self.shared = make, shared
         self.observed: Sequence[Storage] = ()
         """What operands held that decided what steps there are."""
         self._full: Plan | None = None
-        self.consts = tuple([encoding.constant(*c) for c in fields["consts"]])
-        self.plan = self._plan(fields, images)
+        self.consts = planned.constants(fields)
+        self.plan = planned.plan_of(fields["plan"], images, shared, lambda: self.full)
         self.cache: dict[Any, Any] = {"plan": self.plan}
-
-    def _plan(self, fields: Fields, images: Images) -> Plan:
-        steps = [
-            kernels.runner_of(told, images, self.shared, functools.partial(self._planner, number))
-            if kind == "kernel"
-            else encoding.call(*told)
-            for number, (kind, told) in enumerate(fields["steps"])
-        ]
-        literals = [encoding.literal(*n) for n in fields["literals"]]
-        count, first = len(steps), fields["operands"] + len(literals)
-        layout = sequence.Layout(
-            fields["operands"],
-            len(literals),
-            tupled(fields["reads"]),
-            tuple([(first + number,) for number in range(count)]),
-            (False,) * count,
-            tupled(fields["dead"]),
-            tupled(fields["results"]),
-            ((),) * count,
-        )
-        avals = [encoding.aval(a) for a in fields["avals"]]
-        return Plan(layout, steps, literals, avals, fields["fresh"], fields["by_facts"], {}, lambda: self.full.source())
-
-    def _planner(self, number: int) -> KernelPlanner:
-        step = self.full.steps[number]
-        assert isinstance(step, KernelRunner)
-        return step.planner
 
     @property
     def full(self) -> Plan:
@@ -124,9 +93,6 @@ class Kept:
     __repr__ = __str__
 
 
-_FOREIGN = ValueError, KeyError, TypeError, IndexError, AttributeError
-"""What is wrong with a record that these sources did not write, whatever its key says."""
-
 _BY_FACTS = b"by facts"
 """In place of a record, where there is one for every content of the operands."""
 
@@ -144,11 +110,14 @@ def recall(key: Any, make: Make, arrays: Sequence[Array], shared: bool) -> Kept 
         record = None if held is None else cache.load(text + held)
     try:
         found = None if record is None else Kept(make, record, numbers, shared)
-    except _FOREIGN:
+    except planned.FOREIGN:
         return None
     if found is not None and found.plan.by_facts:
         found.observed = [a._storage for a in (*found.consts, *arrays)]
     return found
+
+
+of_shapes = ShapesRecord
 
 
 def recall_function(key: Any, function: Callable[..., Any], arrays: Sequence[Array]) -> Kept | None:
@@ -159,6 +128,9 @@ def recall_function(key: Any, function: Callable[..., Any], arrays: Sequence[Arr
 
 def keep(key: Any, closed: Any, arrays: Sequence[Array]) -> None:
     """Keep a record of a program that has just run on these operands, if it is one that has records."""
+    if isinstance(closed, Resized):
+        closed.member.keep()
+        return
     plan = closed.cache.get("plan")
     if not isinstance(plan, Plan) or (isinstance(closed, Kept) and not closed.missed):
         return
@@ -181,25 +153,5 @@ def keep(key: Any, closed: Any, arrays: Sequence[Array]) -> None:
 def _record(plan: Plan, closed: Any, numbers: list[str]) -> bytes:
     """The record of a plan; Unkept where it has none."""
     images: Images = {}
-    if plan.checks.before or plan.has_bodies or any(len(made) != 1 for made in plan.made):
-        raise Unkept
-    fields = {
-        "numbers": numbers,
-        "operands": plan.operands,
-        "consts": [encoding.of_constant(c) for c in closed.consts],
-        "literals": [encoding.of_number(s.vals[0]) for s in plan.literals],
-        "avals": [encoding.of_aval(a) for a in plan.out_avals],
-        "steps": [
-            ("kernel", kernels.of_runner(s, images))
-            if isinstance(s, KernelRunner)
-            else ("call", encoding.of_call(s.eqn))
-            for s in plan.steps
-        ],
-        "reads": plan.reads,
-        "results": plan.results,
-        "dead": plan.dead,
-        "fresh": plan.fresh,
-        "by_facts": plan.by_facts,
-        "code": [(key, len(image)) for key, image in images.items()],
-    }
-    return json.dumps(fields).encode() + b"\n" + b"".join(images.values())
+    consts = [encoding.of_constant(c) for c in closed.consts]
+    return planned.packed({"numbers": numbers, "consts": consts, "plan": planned.of_plan(plan, images)}, images)
