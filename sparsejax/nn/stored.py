@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import elementwise, where
@@ -58,6 +59,7 @@ def _prepared(x: Any, axis: Any) -> tuple[Any, Axes]:
     return made, axes
 
 
+@again(1, whole=True)
 def softmax(x: Any, axis: Any = -1) -> Array:
     """exp(x) over its sum along `axis` (an int, a tuple, or None for all), over stored entries.
 
@@ -84,6 +86,7 @@ def _softmax_jvp(axes: Axes, primals: tuple[Any], tangents: tuple[Any]) -> tuple
     return made, moved - made * at(reduce("sum", moved, axes, keepdims=True), primals[0])
 
 
+@again(1, whole=True)
 def log_softmax(x: Any, axis: Any = -1) -> Array:
     """The logarithm of `softmax(x, axis)`, over fill -inf."""
     x, axes = _prepared(x, axis)
@@ -92,6 +95,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Array:
     return refilled(_like(made, x), -np.inf)
 
 
+@again(1, whole=True)
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """log(sum(exp(x))) over stored entries along `axis` (default: all); -inf where there are none."""
     x, axes = _prepared(x, axis)

@@ -66,7 +66,7 @@ def test_a_new_shape_plans_nothing(name, counts):
         got = compiled(*args)
         if number >= KNOWN:
             refused = [
-                (f.refused, f._fixed, [(m.stands, list(m.scope.guards)) for m in f._members][-3:])
+                (f.refused, f._fixed, [(m.domain.stands, m.domain.guards) for m in f._members][-3:])
                 for f in compiled._families.values()
             ]
             assert (counts, traces) == before, f"shape {number} of {name}, {n} x {m} x {k}: {refused}"
