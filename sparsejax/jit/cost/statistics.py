@@ -200,15 +200,30 @@ def positions(storage: Storage) -> tuple[float, ...]:
     """
     known: tuple[float, ...] | None = storage.cache.get("positions")
     if known is None:
-        alone, dense = storage.format.alone, storage.format.is_dense
-        if alone >= 0 and len(storage.buffers[alone][-1]) < spreads.LEAST:  # the shortest road: new arrays ask
-            storage.cache["positions"] = known = _of_few(storage, alone)
-            return known
-        known = _of_dense(storage.shape, storage.format) if dense else _all_rounded(storage)
-        near = () if dense else spread(storage)
-        other = EVEN if dense else crossed(storage)
-        storage.cache["positions"] = known = Positions(known, near, other) if near or other != EVEN else known
+        known = rounded_counts(storage)
+        if not storage.format.is_dense and not _are_few(storage):
+            near, other = spread(storage), crossed(storage)
+            known = Positions(known, near, other) if near or other != EVEN else known
+        storage.cache["positions"] = known
     return known
+
+
+def rounded_counts(storage: Storage) -> Counts:
+    """`positions` without the spread of coordinates."""
+    known: Counts | None = storage.cache.get("rounded_counts")
+    if known is None:
+        if _are_few(storage):
+            known = _of_few(storage, storage.format.alone)
+        else:
+            known = _of_dense(storage.shape, storage.format) if storage.format.is_dense else _all_rounded(storage)
+        storage.cache["rounded_counts"] = known
+    return known
+
+
+def _are_few(storage: Storage) -> bool:
+    """Whether one level is sparse and holds so few that nothing else is told: the shortest road, as new arrays ask."""
+    alone = storage.format.alone
+    return alone >= 0 and len(storage.buffers[alone][-1]) < spreads.LEAST
 
 
 def _of_few(storage: Storage, alone: int) -> tuple[float, ...]:
@@ -256,9 +271,10 @@ def crossed(storage: Storage) -> Spread:
     pos, count, step = storage.buffers[1][0], len(storage.buffers[1][-1]), form.levels[1].group
     if count < spreads.LEAST:
         return EVEN
-    segments = np.searchsorted(pos, _ANYWHERE * (count / step), "right")
+    asked = (_ANYWHERE * (count / step)).astype(pos.dtype)  # of other numbers, NumPy would make a copy of `pos`
+    segments = np.searchsorted(pos, asked, "right")
     extent = form.level_extents(storage.shape)[0]
-    return spreads.told([np.sort(segments[k::WINDOWS]) for k in range(WINDOWS)], extent)._replace(among=1.0)
+    return spreads.told([segments[k::WINDOWS] for k in range(WINDOWS)], extent)._replace(among=1.0)
 
 
 _ANYWHERE = np.sort(np.random.default_rng(0).random(WINDOWS * WINDOW))

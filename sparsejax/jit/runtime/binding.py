@@ -62,7 +62,9 @@ def _extents(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _met(name: str, storage: Storage) -> object:
     """What a storage that was never met keeps under a name, found out where that is a look at how many entries it has; else None."""
-    return statistics.positions(storage) if name == "positions" else None
+    if name == "positions":
+        return statistics.positions(storage)
+    return statistics.rounded_counts(storage) if name == "rounded_counts" else None
 
 
 def _pack(numbers: Sequence[int]) -> bytes:

@@ -32,6 +32,15 @@ _latest: Recent[Asked, tuple[weakref.ref[KernelPlanner], Made]] = Recent(32)
 """What kernels were last planned as, with what planned them: who asks for a text after a call asks for this."""
 
 
+def _is_alike(nest: Nest) -> bool:
+    """Whether all that a kernel reads and writes is sparse, at the same coordinates and stored in the same order."""
+    features = nest.features
+    if features.rank or features.reduced or features.placed or not (features.plain and features.sparse_result):
+        return False
+    order = nest.output.format.order
+    return all(a.indices == nest.indices and a.tensor.format.order == order for a in nest.reads if a.indices)
+
+
 class KernelPlanner:
     """A kernel step, and what it is planned as."""
 
@@ -66,10 +75,12 @@ class KernelPlanner:
             met = {a.tensor.name for a in meeting.accesses}
             joined |= {k for k, t in enumerate(given) if t.name in met}
         sparse = [k for k, t in enumerate(given) if not t.format.is_dense]
+        alike = _is_alike(step.nest)
         if nest.bounded:
             watched = [(k, "rates") for k in sparse]
         else:
-            watched = [(k, "mark" if k in joined else "positions") for k in sorted(joined.union(sparse))]
+            plain = "rounded_counts" if alike else "positions"
+            watched = [(k, "mark" if k in joined else plain) for k in sorted(joined.union(sparse))]
         output, aval = nest.output, step.output.aval
         mixed = output.format.is_dense and any(not t.format.is_dense for t in nest.inputs)
         known = features.sparse > 1 or (features.sparse == 1 and not (aval.format.is_dense and features.met))
@@ -86,6 +97,7 @@ class KernelPlanner:
             nest.bounded,
             mixed,
             tuple(watched),
+            alike,
             joins,
             named,
             meeting,

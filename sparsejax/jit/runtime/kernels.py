@@ -343,7 +343,8 @@ class KernelRunner:
         kernel = self.runnable
         if kernel.bounded:
             return tuple(map(statistics.rates, inputs))
-        found: list[tuple[Any, ...]] = list(map(statistics.exact_positions if exact else statistics.positions, inputs))
+        told = statistics.rounded_counts if kernel.alike else statistics.positions
+        found: list[tuple[Any, ...]] = list(map(statistics.exact_positions if exact else told, inputs))
         pairs = [skew.coupling(inputs[a], d, inputs[b], e) for a, d, b, e in kernel.joins.values()]
         if pairs:
             found.append(tuple(pairs if exact else map(statistics.rounded, pairs)))

@@ -42,6 +42,8 @@ class Runnable:
     """Whether a dense result is made of sparse operands, so that it may be out of proportion."""
     watched: tuple[tuple[int, str], ...]
     """Where storages of which inputs keep what the plan depends on."""
+    alike: bool
+    """Whether nothing is read but in the order in which it is stored, so that the plan depends on how many positions levels have, no more."""
     joins: Mapping[tuple[str, int, str, int], tuple[int, int, int, int]]
     """Where inputs meet: names and dimensions, with numbers in place of names."""
     lookups: Mapping[lookups.Key, lookups.Lookup]
