@@ -2,7 +2,7 @@
 
 A case has one to six operands over a short and a long variable, in all level types and sometimes in blocks, with densities from almost nothing to
 everything, so that segments are of very different lengths; patterns are scattered, banded or in runs of equal values. Expressions
-are chains of one operator, sums of products, or anything.
+are chains of one operator, sums of products, or anything, of as many terms as one kernel may hold (`jit/graph/limits`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 import numpy as np
 
 from sparsejax.formats import Compressed, Dense, Level
+from sparsejax.jit.graph import limits
 from sparsejax.jit.ir import cin, simplify
 from tests.fuzz import definitions
 from tests.fuzz.levels import INPUTS, OUTPUTS, random_format
@@ -20,6 +21,8 @@ DTYPES = ("f8", "f8", "f4", "i8", "u1", "?", "c16")
 CHAINS = {"b": ("logical_or", "logical_and", "logical_xor"), "c": ("add", "multiply")}
 REAL_CHAINS = ("add", "add", "maximum", "minimum", "multiply")
 SHORT, LONG = (1, 2, 5), (3, 17, 64, 150, 400)
+PIECES = 4 * limits.PIECES
+"""Pieces of code that a case makes at most, roughly: kernels of programs are held to a quarter of it, whole minutes are what it takes to compile 34 MB."""
 DENSITIES = (0.0, 0.01, 0.05, 0.3, 1.0)
 
 
@@ -98,7 +101,13 @@ def make(seed: int) -> definitions.Case:
 
     chains = CHAINS.get(dtype.kind, REAL_CHAINS)
     chain = rng.choice(chains)
-    rhs = tree([term() for _ in range(rng.choice((1, 2, 2, 3, 4, 6)))])
+    terms = [term() for _ in range(rng.choice((1, 2, 2, 3, 4, 6)))]
+    rhs = tree(terms)
+    while limits.pieces(simplify.simplify(rhs)) > PIECES:
+        terms.pop()
+        rhs = tree(terms)
+    read = {a.tensor.name for a in cin.accesses(rhs)}
+    arrays, storages = ({k: x for k, x in held.items() if k in read} for held in (arrays, storages))
     used = [v for v in extents if v in cin.variables(rhs)]
     kept = [v for v in used if rng.random() < 0.5]
     rng.shuffle(kept)

@@ -7,7 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import Format
 from sparsejax.jit.backend import host
-from sparsejax.jit.graph import fuse, limits
+from sparsejax.jit.graph import fuse, limits, partition
 from sparsejax.jit.ir import cin
 from sparsejax.transforms import staging
 
@@ -123,3 +123,53 @@ def test_sums_that_keep_their_axes_are_one_kernel(axis, form):
     for made in (summed(A), sj.jit(summed)(A)):
         np.testing.assert_allclose(made.todense(), summed(dense))
     np.testing.assert_allclose(sj.jit(lambda A: A / summed(A))(A + 1).todense(), (dense + 1) / summed(dense + 1))
+
+
+LONG = {
+    "products": "{0} * ({1} * {2}) + {3} * {4}",
+    "sum": "{0} + {1} - {2} * {3} + {4} - {5}",
+    "nested": "hypot(hypot(hypot({0}, {1}), hypot({2}, {3})), {4}) * {5}",
+    "with entries": "({0} * ({1} + {2}) + {3} * {4}) * V[K[j]]",
+}
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("choose", ["auto", "random:3", "random:4"])
+@pytest.mark.parametrize("target", ["Out[i]", "Out[i,j]", "Out[j,i]"])
+@pytest.mark.parametrize("expression", LONG)
+def test_long_statements_are_cut(expression, target, choose):
+    """Operands of different formats would be hundreds of cases of one loop, in each of which another loop has as many."""
+    rng = np.random.default_rng(len(expression))
+    forms = [
+        "(l,b)@(1,0)",
+        "dcsc",
+        "(q,d)@(1,0)",
+        "csr",
+        "(l,r)@(1,0)",
+        "dcsr",
+        "csc",
+        "(d,q)",
+        "(h,c)@(1,0)",
+        "coo",
+        "bsr:2x3",
+        "(d,g2)",
+    ]
+    pairs = {f"A{k}": random_sparse(rng, (5, 7), form, 0.3) for k, form in enumerate(forms)}
+    terms = [f"{'maximum' if k % 4 else 'minimum'}(A{k}[i,j], A{k + 1}[i,j])" for k in range(0, 12, 2)]
+    text = LONG[expression].format(*terms)
+    read = {name: pair for name, pair in pairs.items() if f"{name}[" in text}
+    dense = {"V": rng.standard_normal(4), "K": rng.integers(0, 4, 7)} if "K[" in text else {}
+    statement = f"{target} {'+=' if target == 'Out[i]' else '='} {text}"
+
+    given = {name: pair[0] for name, pair in read.items()} | {name: sj.array(x) for name, x in dense.items()}
+    kernels = steps_of(lambda *xs: sj.insum(statement, **dict(zip(given, xs, strict=True))), *given.values())
+    nests = [k.nest for k in kernels if isinstance(k, partition.KernelStep)]
+    assert len(nests) > 1 or expression == "sum"  # whose terms are accumulated one after the other
+    assert all(limits.pieces(n.composite, n.op) <= limits.PIECES for n in nests)
+    names = {name: pair[1] for name, pair in read.items()} | ({"V": dense["V"][dense["K"]]} if dense else {})
+    plain = text.replace("[i,j]", "").replace("V[K[j]]", "V")
+    want = eval(plain, {f: getattr(np, f) for f in ("minimum", "maximum", "hypot")} | names)
+    want = {"Out[i]": want.sum(1), "Out[i,j]": want, "Out[j,i]": want.T}[target]
+    with sj.config.using(choose=choose):
+        made = sj.insum(statement, **given)
+    np.testing.assert_allclose(made.todense(), want, rtol=1e-12, atol=1e-14)

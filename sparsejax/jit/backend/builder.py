@@ -61,6 +61,7 @@ class Block(AbstractContextManager[Made]):
 
 Body = Callable[["Builder", list[Var], list[Val]], None]
 Formula = Callable[["Builder", Val], Val]
+Case = tuple[Callable[[], Val], Callable[[], object]]
 
 
 class Builder(ABC):
@@ -182,6 +183,10 @@ class Builder(ABC):
     @abstractmethod
     def if_else(self, condition: Val, yes: Callable[[], object], no: Callable[[], object] | None = None) -> None:
         """`if (condition) yes() else no()`."""
+
+    @abstractmethod
+    def first_of(self, cases: Sequence[Case], no: Callable[[], object]) -> None:
+        """What follows the first condition that holds, else `no()`: as `if_else` inside of `if_else`, of any number of cases."""
 
     @abstractmethod
     def fail(self, status: int) -> None:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from sparsejax.jit.backend.builder import OK, Block, Body, Builder, Formula, Val, Var
+from sparsejax.jit.backend.builder import OK, Block, Body, Builder, Case, Formula, Val, Var
 from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
 
 _FLOAT = ("float", "double")
@@ -331,6 +331,21 @@ class LLVMBuilder(Builder):
         self._label(other)
         no()
         self._label(done)
+
+    def first_of(self, cases: Sequence[Case], no: Callable[[], object]) -> None:
+        ends = []
+        for condition, yes in cases:
+            then, other, done = self._new_label("then"), self._new_label("else"), self._new_label("endif")
+            self._jump(f"br i1 {condition().ref}, label %{then}, label %{other}")
+            self._label(then)
+            yes()
+            if self._open:
+                self._jump(f"br label %{done}")
+            self._label(other)
+            ends.append(done)
+        no()
+        for done in reversed(ends):
+            self._label(done)
 
     def fail(self, status: int | Val) -> None:
         self._fail(self.i64(status) if isinstance(status, int) else status)

@@ -7,9 +7,9 @@ in the program, however often values are used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from sparsejax.jit.backend.builder import Body, Builder, Formula, Val, Var
+from sparsejax.jit.backend.builder import Body, Builder, Case, Formula, Val, Var
 from sparsejax.jit.backend.types import lanes_of, scalar_of, vector_of
 
 _SIGNS = {
@@ -182,6 +182,14 @@ class PrettyBuilder(Builder):
         if no is not None:
             with self._block("else:"):
                 no()
+
+    def first_of(self, cases: Sequence[Case], no: Callable[[], object]) -> None:
+        with ExitStack() as inside:
+            for condition, yes in cases:
+                with self._block(f"if {condition().ref}:"):
+                    yes()
+                inside.enter_context(self._block("else:"))
+            no()
 
     def fail(self, status: int) -> None:
         self._line(f"return {status}")

@@ -25,11 +25,11 @@ from dataclasses import replace
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats import Format
-from sparsejax.jit.graph import limits
+from sparsejax.jit.graph import divided, limits
 from sparsejax.jit.graph.partition import CallStep, KernelStep, Step
 from sparsejax.jit.graph.static_constants import Constants
 from sparsejax.jit.ir import choices, cin, operators, simplify
-from sparsejax.jit.ir.nest import Nest, Producer, patterns
+from sparsejax.jit.ir.nest import Nest, Producer, of_definition, patterns
 from sparsejax.jit.rewrite import legalize
 
 
@@ -60,6 +60,8 @@ class _Fuser:
         self.stored = {a for eqn in calls for a in eqn.inputs if isinstance(a, Var)}
         """What library calls read."""
         self.fragments: dict[Var, Nest] = {}
+        self.parts: dict[Var, tuple[Var, ...]] = {}
+        """What is stored before a result, being more than one kernel may hold (`divided`)."""
         self.vars: dict[str, Var] = {}
         self.apart = {eqn.outputs[0] for eqn in jaxpr.eqns if _scatters(eqn)}
         self.count = 0
@@ -67,7 +69,7 @@ class _Fuser:
     def run(self) -> list[Step]:
         for eqn in self.jaxpr.eqns:
             if not self._is_call(eqn):
-                made = self._define(eqn)
+                made = self._whole(eqn)
                 if self.constants is not None:
                     found, self.notes[eqn.outputs[0]] = self.constants.written_out(made, eqn.outputs[0], self.vars)
                     if found is not None:
@@ -86,9 +88,11 @@ class _Fuser:
             step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)
             if isinstance(step, KernelStep) and eqn.param_dict.get("mask") == "pattern":
                 step = replace(step, filled=True)
-            steps.append(step)
-            read = step.arguments if isinstance(step, KernelStep) else eqn.inputs
-            needed.update(a for a in read if isinstance(a, Var))
+            before = [self._step(part, self.fragments[part]) for part in self.parts.get(var, ())]
+            steps += [step, *reversed(before)]
+            for one in (step, *before):
+                read = one.arguments if isinstance(one, KernelStep) else eqn.inputs
+                needed.update(a for a in read if isinstance(a, Var))
         return steps[::-1]
 
     def _is_call(self, eqn: Eqn) -> bool:
@@ -136,6 +140,18 @@ class _Fuser:
         fresh: dict[cin.Index, cin.Index] = {v: cin.IndexVar(f"{v.name}.{self.count}") for v in found}
         indices = tuple(cin.renamed(ix, fresh) for ix in made.indices)
         return cin.Definition(indices, made.op, cin.rename(made.rhs, fresh))
+
+    def _whole(self, eqn: Eqn) -> cin.Definition:
+        """What an equation computes, but for the parts that are stored before."""
+        before, made = divided.divided(self._define(eqn))
+        if before:
+            self.parts[eqn.outputs[0]] = tuple(before)
+        for var, definition in before.items():
+            self.vars[f"v{var.number}"] = var
+            self.apart.add(var)
+            output = legalize.assembled(tensor_of("out", var.aval))
+            self.fragments[var] = of_definition(output, definition)
+        return made
 
     def _inline(self, eqn: Eqn, made: cin.Definition) -> Nest:
         indices, out = made.indices, eqn.outputs[0]

@@ -273,15 +273,15 @@ def choose(loop: Loop, match: Match, coordinate: Val, keys: Sequence[Leaders]) -
         no = (lambda: tree(rest, known)) if rest else None
         b.if_else(match.all_of(asked), lambda: tree(keys, known | asked), no)
 
-    def chain(keys: Sequence[Leaders]) -> None:
-        key, rest = keys[0], keys[1:]
-        if not key:
-            at(key)
-            return
-        b.if_else(match.all_of(key), lambda: at(key), (lambda: chain(rest)) if rest else None)
+    def chain() -> None:
+        *others, last = keys
+        b.first_of(
+            [(functools.partial(match.all_of, key), functools.partial(at, key)) for key in others],
+            lambda: b.if_else(match.all_of(last), lambda: at(last)) if last else at(last),
+        )
 
     if _leaves(order, keys, frozenset(), len(keys)) > len(keys):
-        chain(keys)
+        chain()
     else:
         tree(keys, frozenset())
 
