@@ -1,5 +1,7 @@
 """Axes of extent one: the loops that are left of kernels, the memory that these are bound to, and results against dense NumPy."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,14 @@ def test_a_pass_that_can_be_missing():
     assert texts[0] == texts[2] != texts[1]
     assert texts[1].count("forall") == texts[0].count("forall") + 1
     assert all(np.array_equal(results[0], r) for r in results)
+
+
+def test_what_is_merged_is_priced_as_vectors_are():
+    A, x = sj.array(np.eye(2000) + np.eye(2000, k=3), format="csr"), np.ones(2000)
+    f = sj.jit(lambda A, x: A.T @ (A @ x))
+    one, many = (str(sj.explain(f)(A, v)) for v in (x, x[:, None]))
+    vector, column = (re.search(r"moves in: cost (\S+), apart (\S+)", text) for text in (one, many))
+    assert [float(p) for p in column.groups()] == pytest.approx([float(p) for p in vector.groups()], rel=0.01)
 
 
 CASES = {

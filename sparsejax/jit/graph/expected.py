@@ -95,7 +95,10 @@ class Known:
             self.guess(var, max(given, default=None))
             return
         nest, found = self.facts(step)
-        self.counts[var] = search.level_counts(nest, found) or (1.0,)
+        if nest.output.units is not None:  # all of a dense array, which has more axes than its kernel
+            self.guess(var, float(var.aval.size))
+        else:
+            self.counts[var] = search.level_counts(nest, found) or (1.0,)
         if not var.aval.format.is_dense:
             self.degrees[var] = tuple(self._degrees(step, index) for index in step.nest.indices)
 
@@ -124,7 +127,10 @@ class Known:
                 if one and other:
                     pairs[a, d, b, e] = statistics.rounded(skew.coupling(*one, *other))
         same = statistics.same(step.nest, step.arguments)
-        return step.nest, statistics.Facts(dict(zip(names, counts, strict=True)), pairs, same=same, fresh=fresh)
+        seen, found = units.dropped(step.nest), dict(zip(names, counts, strict=True))
+        if seen is not step.nest:
+            found |= {t.name: tuple(units.counts(t, found[t.name])) for t in seen.inputs if t.units is not None}
+        return seen, statistics.Facts(found, pairs, same=same, fresh=fresh)
 
     def cost(self, step: partition.KernelStep) -> float | None:
         """What the cheapest schedule of a kernel costs; None where it has none, or shares no loop. Of one with several statements, which takes

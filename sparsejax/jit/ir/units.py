@@ -5,7 +5,7 @@ after:   y[i] += A[i,k] * x[k],        x and y over the same memory: each passes
 
 A variable goes where it indexes nothing but dense axes of extent one, and nothing is reduced over it; so do such axes that are read at 0, as
 where they are broadcast. Extents that are one by chance, of a program that serves many shapes, stay: only a bound of these is known.
-Prices of what is merged into one kernel (`graph/`) are those of kernels that have all axes.
+Kernels are priced without them too, by what merges them (`graph/expected`).
 """
 
 from __future__ import annotations

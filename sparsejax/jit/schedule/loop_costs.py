@@ -76,6 +76,8 @@ class LoopCosts(Computed):
         """Words of 8 bytes that a value takes."""
         computed = [p.rhs for p in nest.producers] or [nest.value]
         self._operators = operator_counts.nanoseconds(computed, self.lanes, self.machine)
+        self.calls = any(functions for *_, functions in self._operators.values())
+        """Whether elementary functions are computed."""
 
     def walk(self, order: Sequence[cin.IndexVar]) -> State:
         """The state after the loops of `order`."""

@@ -301,10 +301,13 @@ class _Pricing:
         inner = best.cost.loops - before
         if row_blocking.gains(nest, number, place):
             inner *= tiled_loops.TILED
-        inner += self.own(number, shared, parent.loops)
+        inner += sum(self.models[number].walk(shared).operators)
         common = self.shared(number, shared, self.around(number, made, place, runs))
         waiting = self.waits(number, best.order, shared, common)
         if shared:
+            if any(m.calls for m in self.models):
+                now = [place if k == number else p for k, p in enumerate(made)]
+                once += self.lone(now, {**runs, number: times}) - self.lone(made, runs)
             model = self.models[number]
             waiting += self.stall(model, best.order, common.beside) * times * model.waiting.stalls(best.order, common)
         return place, Cost(inner * often + once, waiting, output, best.cost.conversions), times, best
@@ -323,12 +326,15 @@ class _Pricing:
             return False
         return reading[0].tensor.name == target.tensor.name and filling[0].tensor in nest.inputs
 
-    def own(self, number: int, shared: Loops, around: Loops) -> float:
-        """What the operators of a statement cost in the loops that it shares, as many of those `around` it: one at a time where others run inside, which
-        takes as long as a vector does."""
-        cheap, functions = self.models[number].walk(shared).operators
-        alone = len(around) > len(shared) == len(self.models[number].nest.variables)
-        return cheap + functions * (loop_costs.VECTOR if alone else 1)
+    def lone(self, made: Sequence[Place | None], runs: Mapping[int, float]) -> float:
+        """What functions cost more in statements all of whose loops are around those of others: they are computed one at a time, which takes as long as a
+        vector does."""
+        spent = 0.0
+        for number, own in enumerate(made):
+            if own is not None and self.models[number].calls and _is_around(made, number, own):
+                functions = self.models[number].walk(own.loops).operators[1]
+                spent += functions * runs[number] / self.survivors(number, own.loops[: own.depth])
+        return spent * (loop_costs.VECTOR - 1)
 
     def all_ends(self, order: Loops, places: Sequence[Place], runs: Mapping[int, float]) -> float:
         """What statements take to find where runs of equal coordinates end (`ends`), in loops that any of them share."""
@@ -445,3 +451,17 @@ class _Pricing:
         parent = placement.at(made, place.parent)
         starts = self.survivors(place.parent, parent.loops[: parent.depth])
         return runs[place.parent] * self.survivors(place.parent, parent.loops[: place.depth]) / starts
+
+
+def _is_around(made: Sequence[Place | None], number: int, own: Place) -> bool:
+    """Whether all loops of a statement are those of another one too, which has more inside of them."""
+    depth = len(own.loops)
+
+    def inside(other: int, place: Place) -> bool:
+        if other == number or len(place.loops) <= depth:
+            return False
+        if place.parent == number:
+            return place.depth == depth
+        return own.depth == depth and (own.parent == other or (own.parent == place.parent and place.depth >= depth))
+
+    return any(place is not None and inside(other, place) for other, place in enumerate(made))
