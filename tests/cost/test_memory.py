@@ -2,12 +2,14 @@
 
 import dataclasses
 import pickle
+import re
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import sparsejax as sj
+import sparsejax.numpy as snp
 from sparsejax.jit.cost import memory, spreads, statistics
 from sparsejax.jit.cost.machines import ICE_LAKE
 from sparsejax.jit.cost.memory import Beside, Walked, lines
@@ -176,3 +178,20 @@ def test_places_that_are_looked_up():
     again, rows, _ = lines(Walked((0, 2), 8.0, (ROWS, WIDTH), False, drawn=(0,)), (1.0, 1e3, 1e4, 1e4 * WIDTH), 1e9)
     assert again == (1e4 * WIDTH * 8 / 64, WIDTH * 8, 1e4)
     assert rows == (1e3 * WIDTH * 8 / 64, ROWS * WIDTH * 8, 1e3)
+
+
+def test_what_is_stored_in_runs_costs_its_runs():
+    """Of a lower triangle, half of all coordinates are in runs, one a row: the product with it costs what the rows of the other operand do."""
+    n = 4096
+    A = sj.asarray(sp.random_array((n, n), density=8 / n, format="csr", rng=np.random.default_rng(0)))
+    x = np.ones(n)
+
+    def price(function):
+        with sj.config.using(machine="granite_rapids"):
+            text = str(sj.explain(function)(A, x))
+        return float(re.search(r"\* i,j: (\S+) =", text)[1])
+
+    assert price(lambda A, x: A @ x) < price(lambda A, x: snp.tril(A) @ x) < 10 * price(lambda A, x: A @ x)
+    found = statistics.positions(sj.array(np.tri(64), format="rle").storage)
+    assert found.runs == 64 and found[-1] == statistics.rounded(64 * 64 / 2)
+    assert found == pickle.loads(pickle.dumps(found)) != statistics.Positions(tuple(found), found.spread)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from sparsejax.jit.cost.joins import Meeting, apart
 from sparsejax.jit.cost.skew import distinct
-from sparsejax.jit.cost.statistics import Facts
+from sparsejax.jit.cost.statistics import Facts, runs_of
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.bounded import Bounded
 
@@ -91,6 +91,13 @@ class Cardinalities:
             if m.join.var in bound and m.begins(access, var, bound):
                 length *= m.coupling
         return min(length, float(self.extents[var]))
+
+    def walked(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
+        """The places of a fiber, where others decide which of its coordinates are visited: those that share one are passed at once."""
+        counts, last = self.facts[access.tensor.name], len(access.indices) - 1
+        runs = runs_of(counts)
+        share = 1.0 if runs is None or access.level_index(last) != var else runs / max(runs, counts[-1])
+        return self.fiber(access, var, bound) * share
 
     def searched(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
         """Steps of the searches that each iteration over `var` makes in an operand: by halves, for coordinates that are known when the

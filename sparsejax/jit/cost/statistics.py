@@ -30,31 +30,36 @@ these are short (`Machine.short`); positions of a block, about."""
 
 
 class Positions(tuple[float, ...]):
-    """The number of positions of each storage level, with the spread of coordinates where entries lie close together; and, of two levels, that of
-    the outer one's where entries are visited by the inner one, as a copy in that order stores them (`crossed`)."""
+    """The number of positions of each storage level, with the spread of coordinates where entries lie close together; of two levels, that of
+    the outer one's where entries are visited by the inner one, as a copy in that order stores them (`crossed`); and where coordinates of the last one share
+    positions, how many there are (`runs`)."""
 
     spread: tuple[Spread, ...]
     crossed: Spread
+    runs: float | None
 
-    def __new__(cls, counts: Sequence[float], spread: Sequence[Spread], crossed: Spread = EVEN) -> Positions:
+    def __new__(
+        cls, counts: Sequence[float], spread: Sequence[Spread], crossed: Spread = EVEN, runs: float | None = None
+    ) -> Positions:
         made = super().__new__(cls, counts)
-        made.spread, made.crossed = tuple(spread), crossed
+        made.spread, made.crossed, made.runs = tuple(spread), crossed, runs
         return made
 
     def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) is True and (self.spread, self.crossed) == (spread_of(other), crossed_of(other))
+        told = spread_of(other), crossed_of(other), runs_of(other)
+        return super().__eq__(other) is True and (self.spread, self.crossed, self.runs) == told
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash((tuple(self), self.spread, self.crossed))
+        return hash((tuple(self), self.spread, self.crossed, self.runs))
 
     def __repr__(self) -> str:
-        return f"Positions({tuple(self)}, {self.spread}, {self.crossed})"
+        return f"Positions({tuple(self)}, {self.spread}, {self.crossed}, {self.runs})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Positions, (tuple(self), self.spread, self.crossed)
+        return Positions, (tuple(self), self.spread, self.crossed, self.runs)
 
 
 def crossed_of(counts: object) -> Spread:
@@ -65,6 +70,11 @@ def crossed_of(counts: object) -> Spread:
 def spread_of(counts: object) -> tuple[Spread, ...]:
     """The spread of every level; none where entries are spread evenly, or nothing is known."""
     return counts.spread if isinstance(counts, Positions) else ()
+
+
+def runs_of(counts: object) -> float | None:
+    """How many positions the last level has, whose coordinates share them; None where each has its own, or nothing is known."""
+    return counts.runs if isinstance(counts, Positions) else None
 
 
 @dataclass(frozen=True)
@@ -200,10 +210,12 @@ def positions(storage: Storage) -> tuple[float, ...]:
     """
     known: tuple[float, ...] | None = storage.cache.get("positions")
     if known is None:
-        known = rounded_counts(storage)
-        if not storage.format.is_dense and not _are_few(storage):
+        known, form = rounded_counts(storage), storage.format
+        if not form.is_dense and not _are_few(storage):
             near, other = spread(storage), crossed(storage)
-            known = Positions(known, near, other) if near or other != EVEN else known
+            runs = rounded(len(storage.vals)) if form.levels[-1].shared else None
+            if near or other != EVEN or runs is not None:
+                known = Positions(known, near, other, runs)
         storage.cache["positions"] = known
     return known
 

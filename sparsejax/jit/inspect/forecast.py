@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsejax.formats import Format, convert
 from sparsejax.jit.cost import machine, workspace_price
-from sparsejax.jit.cost.statistics import Facts, Positions, crossed_of, spread_of
+from sparsejax.jit.cost.statistics import Facts, Positions, crossed_of, runs_of, spread_of
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.ir.program import Program
@@ -30,7 +30,9 @@ def nanoseconds(nest: Nest, schedule: Schedule, known: Facts, counted: Facts) ->
 
 def not_rounded(known: Facts, counted: Facts) -> Facts:
     """What is counted, with how close together entries lie, which only rounded counts tell."""
-    near = {n: Positions(c, spread_of(known[n]), crossed_of(known[n])) for n, c in counted.counts.items()}
+    near = {
+        n: Positions(c, spread_of(known[n]), crossed_of(known[n]), runs_of(known[n])) for n, c in counted.counts.items()
+    }
     return replace(counted, counts=near)
 
 

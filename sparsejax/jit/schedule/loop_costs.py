@@ -116,15 +116,14 @@ class LoopCosts(Computed):
         copied: Collection[cin.Access] = (),
     ) -> float:
         """Iterations of one run of a loop over `var`; `copied` leaders are read inside a loop over all positions of their dense level."""
+        meet = len(leaders) > 1 and all(a in self._factors for a in leaders)
+        walked = self.walked if meet else self.fiber
         lengths = sorted(
-            [self.fiber(a, var, bound) * (self.filled(a, bound) if copied and a in copied else 1.0) for a in leaders]
+            [walked(a, var, bound) * (self.filled(a, bound) if copied and a in copied else 1.0) for a in leaders]
         )
         work = sum(lengths)
-        if (
-            len(leaders) == 2
-            and UNEVEN * max(1.0, lengths[0]) < lengths[1]
-            and all(a in self._factors for a in leaders)
-        ):
+        jumps = meet and len(leaders) == 2 and not any(statistics.runs_of(self.facts[a.tensor.name]) for a in leaders)
+        if jumps and UNEVEN * max(1.0, lengths[0]) < lengths[1]:
             work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
         if not leaders or self.leaves(var, bound, leaders, fills):
             work += float(self.extents[var])

@@ -238,7 +238,8 @@ class Waiting:
         model, deepest = self._model, max(depths)
         last = model.walk(order[: deepest + 1])
         meets = access in last.leaders and len(last.leaders) > 1 and access.tensor.name not in last.scattered
-        walks = model.fiber(access, order[deepest], model.walk(order[:deepest]).bound) if meets else None
+        meets |= statistics.runs_of(model.facts.counts.get(access.tensor.name)) is not None
+        walks = model.walked(access, order[deepest], model.walk(order[:deepest]).bound) if meets else None
         fits = self.bytes <= min(model.machine.caches)
         between = None if drawn or fits else partial(self._meanwhile, access, order, survivors)
         walked = memory.Walked(depths, each, fanout, leads, new, among, tuple(drawn), in_runs, walks, between)
@@ -264,12 +265,13 @@ class Waiting:
         return made
 
     def _layout(self, access: cin.Access, counts: tuple[float, ...]) -> tuple[float, tuple[float, ...]]:
-        fanout = tuple(b / max(1e-9, a) for a, b in itertools.pairwise((1.0, *counts)))
-        last = len(access.indices) - 1
+        last, runs = len(access.indices) - 1, statistics.runs_of(counts)
+        stored = counts if runs is None else (*counts[:-1], runs)
+        fanout = tuple(b / max(1e-9, a) for a, b in itertools.pairwise((1.0, *stored)))
         if access.tensor.format.levels[last].full or not self._asks(access, access.level_index(last)):
             return access.dtype.itemsize, fanout
         extent = access.tensor.shape[access.tensor.format.order[last]]
-        return access.dtype.itemsize + passes.crd_dtype(extent).itemsize, fanout
+        return access.dtype.itemsize + passes.crd_dtype(extent).itemsize * (1 if runs is None else 2), fanout
 
     def _asks(self, access: cin.Access, index: cin.Index) -> bool:
         """Whether anything else is found by the coordinates of an array that this index runs over."""
