@@ -25,7 +25,7 @@ from dataclasses import replace
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats import Format
-from sparsejax.jit.graph import divided, limits
+from sparsejax.jit.graph import divided, limits, lone_functions
 from sparsejax.jit.graph.partition import CallStep, KernelStep, Step
 from sparsejax.jit.graph.static_constants import Constants
 from sparsejax.jit.ir import choices, cin, operators, simplify
@@ -193,6 +193,7 @@ class _Fuser:
                 continue
             way = "again" if many else "together"
             stored = many and (not recomputed or (var in self.stored and self._reads_several(fragment)))
+            stored = stored or (made.op is None and lone_functions.pays(moved, made.rhs, indices, out.aval))
             if choices.pick("fusion", (way, "apart"), "apart" if stored else way) == "apart":
                 continue
             size, whole = size + times[access] * (grown - 1), tried

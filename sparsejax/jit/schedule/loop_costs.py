@@ -229,12 +229,18 @@ class LoopCosts(Computed):
         return made
 
     def _operated(self, state: State, var: cin.IndexVar, survivors: float, vectors: float) -> tuple[float, float]:
-        """What operators and functions cost up to a loop, which runs its body so often, and computes so many elements at least where it takes vectors."""
+        """What operators cost up to a loop, which runs its body so often, and computes so many elements at least where it takes vectors; and the functions of
+        the last loop. Those of others are computed one at a time, which takes as long as a vector does."""
         cheap, called = state.operators
+        last = len(state.bound) + 1 == len(self.nest.variables)
         for depends, (arithmetic, slow, functions) in self._operators.items():
             if var in depends and depends <= state.bound | {var}:
                 most = max(survivors, vectors)
-                cheap, called = cheap + survivors * arithmetic + most * slow, called + most * functions
+                cheap += survivors * arithmetic + most * slow
+                if last:
+                    called += most * functions
+                else:
+                    cheap += VECTOR * survivors * functions
         return cheap, called
 
     def _in_blocks(self, leaders: Sequence[cin.Access], var: cin.IndexVar, state: State) -> bool:

@@ -455,13 +455,21 @@ class _Pricing:
 
 def _is_around(made: Sequence[Place | None], number: int, own: Place) -> bool:
     """Whether all loops of a statement are those of another one too, which has more inside of them."""
-    depth = len(own.loops)
+    depth, shared = len(own.loops), _shared(made, number)
 
-    def inside(other: int, place: Place) -> bool:
-        if other == number or len(place.loops) <= depth:
-            return False
-        if place.parent == number:
-            return place.depth == depth
-        return own.depth == depth and (own.parent == other or (own.parent == place.parent and place.depth >= depth))
+    def inside(other: int) -> bool:
+        there = _shared(made, other)
+        return any(min(loops, there[k]) >= depth for k, loops in shared.items() if k in there)
 
-    return any(place is not None and inside(other, place) for other, place in enumerate(made))
+    longer = (k for k, p in enumerate(made) if k != number and p is not None and len(p.loops) > depth)
+    return any(map(inside, longer))
+
+
+def _shared(made: Sequence[Place | None], number: int) -> dict[int, int]:
+    """How many loops a statement has in common with itself and with those that it is placed in."""
+    loops = len(placement.at(made, number).loops)
+    found = {number: loops}
+    while (place := placement.at(made, number)).parent != number:
+        number, loops = place.parent, min(loops, place.depth)
+        found[number] = loops
+    return found
