@@ -195,3 +195,11 @@ def test_what_is_stored_in_runs_costs_its_runs():
     found = statistics.positions(sj.array(np.tri(64), format="rle").storage)
     assert found.runs == 64 and found[-1] == statistics.rounded(64 * 64 / 2)
     assert found == pickle.loads(pickle.dumps(found)) != statistics.Positions(tuple(found), found.spread)
+
+
+def test_runs_that_are_not_there_cost_nothing():
+    R = sj.array(np.zeros((3, 9)), format="rle")
+    assert statistics.positions(R.storage).runs == 0
+    np.testing.assert_array_equal(
+        sj.jit(lambda R, A: (R * A).sum(1))(R, sj.array(np.eye(3, 9), format="csr")), np.zeros(3)
+    )

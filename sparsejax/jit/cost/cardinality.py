@@ -96,7 +96,7 @@ class Cardinalities:
         """The places of a fiber, where others decide which of its coordinates are visited: those that share one are passed at once."""
         counts, last = self.facts[access.tensor.name], len(access.indices) - 1
         runs = runs_of(counts)
-        share = 1.0 if runs is None or access.level_index(last) != var else runs / max(runs, counts[-1])
+        share = 1.0 if runs is None or access.level_index(last) != var else runs / max(1.0, runs, counts[-1])
         return self.fiber(access, var, bound) * share
 
     def searched(self, access: cin.Access, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float:
