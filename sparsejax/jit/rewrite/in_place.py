@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sparsejax.formats import Dense, Format
-from sparsejax.jit.ir import cin, policies, simplify
+from sparsejax.jit.ir import cin, policies, sole_leader
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import shared_positions
 
@@ -50,7 +50,7 @@ def settled(program: Program) -> Program:
     extents = {var: shapes[name][dimension] for var, (name, dimension) in program.extents.items()}
     for tensor, loop, assign in _kept(program.stmt, output):
         for access in dict.fromkeys(cin.accesses(assign.rhs)):
-            if access.tensor not in inputs or not _fills(access, loop, assign):
+            if access.tensor not in inputs or not sole_leader.fills(access, loop.var, assign):
                 continue
             moved = _moved(program.stmt, assign.lhs, access, loop.var)
             found = None if moved is None else shared_positions.find(moved, inputs, output, extents)
@@ -73,21 +73,6 @@ def _kept(stmt: cin.Stmt, output: cin.Tensor) -> Iterator[tuple[cin.Tensor, cin.
             stmt = stmt.consumer
         else:
             stmt = stmt.body
-
-
-def _fills(access: cin.Access, loop: cin.Forall, assign: cin.Assign) -> bool:
-    """Whether `loop` walks `access` alone at its last level, and writes for each of its entries."""
-    if assign.op is not None or not access.indices or access.level_index(len(access.indices) - 1) != loop.var:
-        return False
-    outer = [access.level_index(level) for level in range(len(access.indices))]
-    bound = cin.followed(outer)
-    asked = all(shared_positions.is_stored(condition, access) for condition in simplify.conditions(assign))
-    return (
-        len(bound) == len(outer)
-        and asked
-        and shared_positions.leads(access, bound)
-        and shared_positions.alone(access, assign, bound)
-    )
 
 
 def _moved(stmt: cin.Stmt, target: cin.Access, leader: cin.Access, var: cin.IndexVar) -> cin.Stmt | None:

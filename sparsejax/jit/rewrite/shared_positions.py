@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sparsejax.jit.ir import cin, simplify
+from sparsejax.jit.ir import cin, simplify, sole_leader
 from sparsejax.jit.ir.program import Given, heads
 
 
@@ -27,12 +27,12 @@ def find(
     if inner is None or not _always(inner, output.name, set(outer)):
         return None
     for access in dict.fromkeys(cin.accesses(inner)):
-        if not all(is_stored(condition, access) for condition in simplify.conditions(inner)):
+        if not all(sole_leader.is_stored(condition, access) for condition in simplify.conditions(inner)):
             continue
         if (
             access.tensor in inputs
-            and leads(access, outer)
-            and alone(access, inner, outer)
+            and sole_leader.leads(access, outer)
+            and sole_leader.alone(access, inner, outer)
             and _stays(stmt, access, outer)
         ):
             assigned = _assigned(inner, lhs, set(lhs.indices) - set(outer))
@@ -109,7 +109,7 @@ def _stays(stmt: cin.Stmt, leader: cin.Access, outer: list[cin.IndexVar]) -> boo
 
 def _vanishes(stmt: cin.Stmt, leader: cin.Access, bound: set[cin.Index], empty: set[cin.Access]) -> bool:
     """Whether nothing may be left to do of `stmt` inside loops over `bound`, where the leader is there: operands are not, or what is `empty`."""
-    if any(not is_stored(condition, leader) for condition in simplify.conditions(stmt)):
+    if any(not sole_leader.is_stored(condition, leader) for condition in simplify.conditions(stmt)):
         return True
 
     def absent(access: cin.Access) -> bool:
@@ -124,35 +124,6 @@ def _vanishes(stmt: cin.Stmt, leader: cin.Access, bound: set[cin.Index], empty: 
 
     gone = {a for a in cin.accesses(stmt) if absent(a)}
     return bool(gone) and simplify.exhaust_stmt(stmt, gone) is None
-
-
-def is_stored(condition: cin.Expr, access: cin.Access) -> bool:
-    """Whether `condition` asks whether `access` is stored, and nothing else."""
-    return isinstance(condition, cin.Call) and condition.op == "stored" and condition.args == (access,)
-
-
-def leads(access: cin.Access, outer: list[cin.IndexVar]) -> bool:
-    """Whether the first levels of an operand are over `outer`, with a position for each entry and no other."""
-    form, depth = access.tensor.format, len(outer)
-    levels = form.levels[:depth]
-    if access.tensor.paired or len(levels) < depth or levels[-1].full:
-        return False
-    below = range(depth, len(form.levels))
-    if any(form.continues(level) for level in below[:1]) or any(access.level_index(level) in outer for level in below):
-        return False  # several positions to an entry of a run, or a diagonal, which may not be stored
-    plain = all(level.settled and level.unique for level in levels)
-    return plain and [access.level_index(level) for level in range(depth)] == outer
-
-
-def alone(access: cin.Access, inner: cin.Stmt, outer: list[cin.IndexVar]) -> bool:
-    """Whether the loops over `outer` walk `access` alone: nothing is left where it is absent, and others are dense there."""
-    for other in dict.fromkeys(cin.accesses(inner)):
-        if other == access or other.tensor.policy == "scalar":
-            continue
-        levels = [k for k in range(len(other.indices)) if other.level_index(k) in outer]
-        if any(not level.full for level in other.tensor.format.levels[: max(levels, default=-1) + 1]):
-            return False
-    return simplify.exhaust_stmt(inner, {access}) is None
 
 
 def _always(stmt: cin.Stmt, name: str, bound: set[cin.IndexVar]) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from sparsejax.jit.cost import machine, memory, statistics
 from sparsejax.jit.cost.joins import Meeting
 from sparsejax.jit.cost.statistics import Facts
-from sparsejax.jit.ir import choices, cin
+from sparsejax.jit.ir import choices, cin, sole_leader
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import concordant, counted, loop_costs, placement, row_blocking, search, tiled_loops
 from sparsejax.jit.schedule.placement import Loops, Place, statement
@@ -321,10 +321,13 @@ class _Pricing:
             return False
         if best.order != out or target.dtype != nest.output.dtype or nest.output.format.levels[-1].full:
             return False
-        reading, filling = self.models[last].walk(out).leaders, self.models[number].walk(out).leaders
-        if len(reading) != 1 or len(filling) != 1:
+        reading, rhs = self.models[last].walk(out).leaders, nest.producers[number].rhs
+        if len(reading) != 1 or reading[0].tensor.name != target.tensor.name:
             return False
-        return reading[0].tensor.name == target.tensor.name and filling[0].tensor in nest.inputs
+        filling = cin.Assign(target, nest.producers[number].op, rhs)
+        return any(
+            a.tensor in nest.inputs and sole_leader.fills(a, out[-1], filling) for a in dict.fromkeys(cin.accesses(rhs))
+        )
 
     def lone(self, made: Sequence[Place | None], runs: Mapping[int, float]) -> float:
         """What functions cost more in statements all of whose loops are around those of others: they are computed one at a time, which takes as long as a
