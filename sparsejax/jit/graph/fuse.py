@@ -18,6 +18,7 @@ variables, or is cheap and sparse. A kernel never grows beyond its budget (`limi
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -143,7 +144,11 @@ class _Fuser:
 
     def _whole(self, eqn: Eqn) -> cin.Definition:
         """What an equation computes, but for the parts that are stored before."""
-        before, made = divided.divided(self._define(eqn))
+        made = self._define(eqn)
+        sparse = {a: len(a.tensor.format.sparse) for a in cin.accesses(made.rhs)}
+        if math.prod(1 + n for n in sparse.values()) <= limits.PIECES:
+            return made
+        before, made = divided.divided(made)
         if before:
             self.parts[eqn.outputs[0]] = tuple(before)
         for var, definition in before.items():
