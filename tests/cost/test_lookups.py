@@ -117,6 +117,27 @@ def test_rows_that_lie_near_cost_less():
     assert least < 0.9 * most
 
 
+@pytest.mark.parametrize("columns", [128, 512])
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_rows_of_blocks_are_more_than_comes_again_in_time(share, columns, monkeypatch):
+    """Windows see names of few blocks again and again, of which the second cache does not hold so many: the plan is as if nothing was known."""
+    rng = np.random.default_rng(7)
+    count, block = 512, 8
+    kept = np.argwhere(rng.random((count, count)) < share)
+    R, K = (sj.array(x) for x in kept.T)
+    V = sj.array(np.ones((len(kept), block, block), np.float32))
+    B = sj.array(np.ones((count, block, columns), np.float32))
+    start = snp.zeros((count, block, columns), np.float32)
+
+    def statement(**a):
+        return sj.insum("C[R[p],i,n] += V[p,i,j] * B[K[p],j,n]", C=start, **a)
+
+    named = {"R": R, "K": K, "V": V, "B": B}
+    known = sj.jit(statement).lower(**named).as_text("cin")
+    monkeypatch.setattr(lookups, "of_nest", lambda nest: {})
+    assert sj.jit(statement).lower(**named).as_text("cin") == known
+
+
 @pytest.fixture
 def schedules(monkeypatch):
     """How often something is scheduled."""

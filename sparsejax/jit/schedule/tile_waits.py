@@ -69,8 +69,11 @@ class Waits:
         levels, depths = loops.levels, loops.depths
         drawn = sorted({loops.all.index(x) for ix in access.indices if cin.follows(ix) is None for x in loops.over(ix)})
         leads = not drawn and all(not loops.leaders[k + 1] or access in loops.leaders[k + 1] for k in depths)
-        order = (*self.tiles.around, *self.tiles.reductions)
-        near = model.waiting.named(access, order) if drawn else [EVEN if leads else loops.spreads[k] for k in depths]
+        near = [EVEN if leads else loops.spreads[k] for k in depths]
+        if drawn:  # an index that is looked up has one loop
+            near, named = [], model.waiting.named(access, (*self.tiles.around, *self.tiles.reductions))
+            for spread, count in zip(named, loops.counts, strict=True):
+                near += [spread, *[EVEN] * (count - 1)]
         last = cin.follows(access.indices[access.tensor.format.order[-1]]) is not None
         walked = memory.Walked(
             depths,
@@ -156,8 +159,9 @@ class Loops:
             self._add((along, "inner" if waits.apart else ""), extents[along] / (tiles.strips if waits.apart else 1))
         _, fanout = model.waiting.layouts[access]
         stored = [access.indices[d] for d in access.tensor.format.order]
-        self.levels = [part for ix, n in zip(stored, fanout, strict=True) for part in self._parts(ix, n)]
-        """The loops over storage levels, outermost level first, and how many positions each has."""
+        parts = [self._parts(ix, n) for ix, n in zip(stored, fanout, strict=True)]
+        self.levels, self.counts = [part for level in parts for part in level], [len(level) for level in parts]
+        """The loops over storage levels, outermost level first, and how many positions each has; and how many loops run over each level."""
         self.depths = tuple([self.all.index(loop) for loop, _ in self.levels])
         self.together = 1
         """How many of the last levels are walked in one piece; rows that strips run along each begin anew."""

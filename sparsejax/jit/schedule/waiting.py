@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sparsejax.cached import cached_property
 from sparsejax.formats import passes
 from sparsejax.jit.cost import machine, memory, statistics
-from sparsejax.jit.cost.spreads import EVEN, Spread
+from sparsejax.jit.cost.spreads import EVEN, WINDOW, Spread
 from sparsejax.jit.ir import cin
 from sparsejax.jit.schedule import placement, regions, tile_waits, tiled_loops
 from sparsejax.jit.schedule.assembly import SCATTER
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sparsejax.jit.schedule.search import Model
 
 Order = tuple[cin.IndexVar, ...]
+
+NEAR = 0.5
+"""The share of the second cache that holds what comes again among some entries."""
 
 
 class Around(NamedTuple):
@@ -292,8 +295,15 @@ class Waiting:
         return found
 
     def named(self, access: cin.Access, order: Order) -> list[Spread]:
-        """How near the coordinates lie, per storage level, of an array that some of its indices are looked up in."""
-        return [self._looked_up(access.indices[d], access.tensor.shape[d], order) for d in access.tensor.format.order]
+        """How near the coordinates lie, per storage level, of an array that some of its indices are looked up in. What comes again among some
+        entries is new all the same where their rows are more than the second cache holds."""
+        each, fanout = self.layouts[access]
+        room, made = NEAR * self._model.machine.caches[1], list[Spread]()
+        for level, dimension in enumerate(access.tensor.format.order):
+            found = self._looked_up(access.indices[dimension], access.tensor.shape[dimension], order)
+            rows = found.new * WINDOW * each * math.prod(fanout[level + 1 :])
+            made.append(found if rows <= room else found._replace(new=1.0))
+        return made
 
     def _looked_up(self, index: cin.Index, extent: int, order: Order) -> Spread:
         """How near the rows lie that an index array names, where loops walk its entries in an order that is known."""
