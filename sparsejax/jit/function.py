@@ -334,7 +334,16 @@ class JitFunction(Generic[Result]):
             found = kept, _PLAIN
         closed, (out_tree, limits) = found or make(avals)
         traced = Signature(closed, out_tree, limits)
-        traced.record = record if out_tree == _LEAF and not limits else None
+        if named:
+            traced.record = record if out_tree == _LEAF and not limits else None
+        elif (
+            found is None
+            and run
+            and trace.current() is None
+            and self._varies
+            and not (self._donated or self._donated_names)
+        ):
+            traced.record = programs.recall_traced(closed, leaves)
         if traced.is_inner:
             return traced
         return self._kept(key, traced)

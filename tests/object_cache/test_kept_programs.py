@@ -145,15 +145,20 @@ def test_shared_patterns_and_others_under_one_record(folder, recalled):
 
 
 @pytest.mark.rotating(8)
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("start", range(0, 160, 4))
-def test_random_programs_have_the_same_bits(folder, start):
+def test_random_programs_have_the_same_bits(folder, start, whole):
     def run():
         made = []
         for seed in range(start, start + 4):
             drawn = programs.program(seed)
+
+            def evaluated(*inputs, result=drawn.result):
+                return sj.array(programs.evaluate(snp, result, inputs))
+
             with np.errstate(all="ignore"):
-                result = programs.evaluate(snp, drawn.result, [o.array() for o in drawn.inputs])
-            made.append(bits(sj.array(result)))
+                result = (sj.jit(evaluated) if whole else evaluated)(*[o.array() for o in drawn.inputs])
+            made.append(bits(result))
         return made
 
     random.seed(start)
@@ -310,6 +315,23 @@ def test_settings_are_part_of_the_key(folder, recalled, settings):
     assert len(recalled) > 20
 
 
+def test_functions_of_users_are_planned_once(folder, recalled):
+    def jitted(seed=0, density=0.1):
+        return [bits(sj.jit(op)(*operands(k, seed, density))) for k, op in enumerate(OPERATIONS)]
+
+    first = jitted()
+    assert not recalled
+    sj.clear_caches()
+    assert jitted() == first
+    assert len(recalled) > 20
+    assert not any(kept.missed for kept in recalled)
+    with config.using(cache_dir="off"):
+        sj.clear_caches()
+        wanted = jitted(1, 0.4)
+    sj.clear_caches()
+    assert jitted(1, 0.4) == wanted
+
+
 def test_functions_of_users_are_traced(folder):
     A, _, x, _ = operands(0)
     scale = 2.0
@@ -318,6 +340,48 @@ def test_functions_of_users_are_traced(folder):
     sj.clear_caches()
     scale = 3.0
     np.testing.assert_allclose(twice(A, x).todense(), first.todense() * 1.5)
+
+
+def test_functions_whose_traces_differ_a_little(folder):
+    """In a number, its type, a parameter, a constant: none is taken for another."""
+    A, _, x, _ = operands(0)
+    small = sp.random_array(A.shape, density=0.02, format="csr", rng=np.random.default_rng(5))
+    functions = [
+        *[lambda A, x, c=c: (A * c) @ x for c in (2, 3, 2.0, np.float32(2), True)],
+        *[lambda A, x, axis=axis: A.sum(axis=axis) for axis in (0, 1, None)],
+        *[lambda A, x, dtype=dtype: A.astype(dtype) @ x.astype(dtype) for dtype in ("f4", "f8")],
+        *[lambda A, x, c=c: A @ c for c in (x, x + 1, sj.array(np.ones(x.shape, "f4")))],
+        *[lambda A, x, c=c: A * c for c in (sj.array(small), sj.array(small * 2), sj.array(small).asformat("csc"))],
+        *[lambda A, x, k=k: A[k:, ::2] for k in (1, 2)],
+        *[lambda A, x, k=k: A[snp.array([k, 3])] for k in (1, 2)],
+        *[lambda A, x, f=f: A.asformat(f) for f in ("csc", "coo", "dense")],
+        lambda A, x: {"a": A @ x, "b": (A + A, x)},
+        lambda A, x: [A @ x, A + A, x],
+        lambda A, x: (x, A + A, A @ x),
+    ]
+
+    def run():
+        made = [sj.jit(f)(A, x) for f in functions]
+        return [[bits(leaf) for leaf in sj.tree_util.tree_leaves(value)] for value in made]
+
+    with config.using(cache_dir="off"):
+        wanted = run()
+    for _ in range(2):
+        sj.clear_caches()
+        assert run() == wanted
+    sj.clear_caches()
+    functions.reverse()
+    assert run() == wanted[::-1]
+
+
+def test_numbers_that_functions_of_users_are_given(folder, recalled):
+    power = sj.jit(lambda A, k: A * k, static_argnums=())
+    A = sj.array(np.arange(6, dtype=np.int8).reshape(2, 3), format="csr")
+    first = bits(power(A, 3))
+    sj.clear_caches()
+    assert bits(power(A, 3)) == first
+    with pytest.raises(OverflowError, match="Python integer 300 out of bounds for int8"):
+        power(A, 300)
 
 
 def test_only_functions_of_this_package_have_names():

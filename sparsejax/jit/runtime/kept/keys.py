@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import zlib
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
+from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Var
 from sparsejax.formats import Format
 from sparsejax.jit.backend import object_cache, records
 from sparsejax.jit.cost import machine
@@ -74,6 +76,10 @@ def spelled(value: Any) -> str:
         return f"{value.dtype.str} {value.tobytes().hex()}"
     if kind is Format:
         return f"Format({of_format(value)},{value.ndim})"
+    if kind is range:
+        return repr(value)
+    if kind is ClosedJaxpr:
+        return of_jaxpr(value)
     if kind is frozenset:
         return f"{{{','.join(sorted(map(spelled, value)))}}}"
     if kind is type and value.__module__ == "builtins":
@@ -82,6 +88,30 @@ def spelled(value: Any) -> str:
 
 
 _PLAIN = frozenset([type(None), bool, int, float, complex, str, bytes])
+
+
+def of_jaxpr(closed: ClosedJaxpr) -> str:
+    """All that a plan of a jaxpr depends on: its equations with their parameters, types, numbers, and what constants hold. O(equations, bytes of
+    constants).
+
+    Unkept where that may be something else in another process, as what operations do that are not this package's."""
+    held = content(closed.consts)
+    if held is None or closed.shared:
+        raise Unkept
+    jaxpr = closed.jaxpr
+    numbers = {var: k for k, var in enumerate((*jaxpr.consts, *jaxpr.inputs))}
+
+    def used(atom: Atom) -> str:
+        return str(numbers[atom]) if isinstance(atom, Var) else f"{spelled(atom.value)}:{spelled(atom.aval)}"
+
+    lines = [" ".join([spelled(v.aval) for v in numbers])]
+    for eqn in jaxpr.eqns:
+        if not eqn.primitive.is_known:
+            raise Unkept
+        numbers.update(zip(eqn.outputs, itertools.count(len(numbers))))
+        outputs = " ".join([spelled(v.aval) for v in eqn.outputs])
+        lines.append(f"{outputs}={eqn.primitive.name}{spelled(eqn.params)} {' '.join(map(used, eqn.inputs))}")
+    return "\n".join([*lines, " ".join(map(used, jaxpr.outputs)), held])
 
 
 def content(arrays: Sequence[Array]) -> str | None:

@@ -4,7 +4,8 @@
              (of programs for many shapes: what stands at their extents, numbers or symbols)
     record   a line of JSON: steps, what running them takes, the facts that their plans are for, results | machine code
 
-Operations at once have records, and functions that are compiled as a whole (`core/again`); functions of users are traced in every process. A record holds what
+Operations at once have records, and functions that are compiled as a whole (`core/again`). Functions of users are traced in every process, and known by
+what was traced (`recall_traced`). A record holds what
 running takes (`Plan`, `Runnable`), and not what made it: where operands have other facts, or somebody asks for the kernel, the program is planned as
 if there were no record (`Kept.full`). Where what operands hold decided what steps there are (`Plan.by_facts`), that is part of the key. Programs for
 many shapes have records, too (`shapes`). Programs that run others have none, or whose values are looked at on the way. Of programs that differ in numbers
@@ -42,8 +43,10 @@ Make = Callable[[], ClosedJaxpr]
 class Kept:
     """A program that has a record, as a `ClosedJaxpr`: it is made only for who reads it."""
 
-    def __init__(self, make: Make, record: bytes, numbers: list[str], shared: bool) -> None:
-        """ValueError where the record is of other numbers."""
+    def __init__(
+        self, make: Make, record: bytes, numbers: list[str], shared: bool, consts: tuple[Array, ...] | None = None
+    ) -> None:
+        """ValueError where the record is of other numbers. It says which constants there are, unless these are given."""
         fields, images = planned.unpacked(record)
         if fields["numbers"] != numbers:
             raise ValueError(numbers)
@@ -51,7 +54,7 @@ class Kept:
         self.observed: Sequence[Storage] = ()
         """What operands held that decided what steps there are."""
         self._full: Plan | None = None
-        self.consts = planned.constants(fields)
+        self.consts = planned.constants(fields) if consts is None else consts
         self.plan = planned.plan_of(fields["plan"], images, shared, lambda: self.full)
         self.cache: dict[Any, Any] = {"plan": self.plan}
 
@@ -97,8 +100,10 @@ _BY_FACTS = b"by facts"
 """In place of a record, where there is one for every content of the operands."""
 
 
-def recall(key: Any, make: Make, arrays: Sequence[Array], shared: bool) -> Kept | None:
-    """The program with this key, if it has a record for these operands."""
+def recall(
+    key: Any, make: Make, arrays: Sequence[Array], shared: bool, consts: tuple[Array, ...] | None = None
+) -> Kept | None:
+    """The program with this key, if it has a record for these operands; the record says which constants there are, unless these are given."""
     cache = object_cache.active()
     name = None if cache is None else keys.name(key)
     if cache is None or name is None:
@@ -109,7 +114,7 @@ def recall(key: Any, make: Make, arrays: Sequence[Array], shared: bool) -> Kept 
         held = keys.content(arrays)
         record = None if held is None else cache.load(text + held)
     try:
-        found = None if record is None else Kept(make, record, numbers, shared)
+        found = None if record is None else Kept(make, record, numbers, shared, consts)
     except planned.FOREIGN:
         return None
     if found is not None and found.plan.by_facts:
@@ -126,13 +131,26 @@ def recall_function(key: Any, function: Callable[..., Any], arrays: Sequence[Arr
     return recall(key, make, arrays, False)
 
 
+def recall_traced(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Any:
+    """The key of what was traced, whose plan is from now on that of its record, if there is one; None where it has no records."""
+    try:
+        key = "traced", keys.of_jaxpr(closed)
+    except Unkept:
+        return None
+    found = recall(key, lambda: closed, arrays, False, closed.consts)
+    if found is not None:
+        closed.cache["plan"], closed.cache["kept"] = found.plan, found
+    return key
+
+
 def keep(key: Any, closed: Any, arrays: Sequence[Array]) -> None:
     """Keep a record of a program that has just run on these operands, if it is one that has records."""
     if isinstance(closed, Resized):
         closed.member.keep()
         return
     plan = closed.cache.get("plan")
-    if not isinstance(plan, Plan) or (isinstance(closed, Kept) and not closed.missed):
+    known = closed if isinstance(closed, Kept) else closed.cache.get("kept")
+    if not isinstance(plan, Plan) or (known is not None and not known.missed):
         return
     cache = object_cache.active()
     name = None if cache is None else keys.name(key)
@@ -140,7 +158,7 @@ def keep(key: Any, closed: Any, arrays: Sequence[Array]) -> None:
         return
     text, numbers = name
     with suppress(Unkept):
-        record = _record(plan, closed, numbers)
+        record = _record(plan, closed, numbers, key[0] == "traced")
         if plan.by_facts:
             held = keys.content(arrays)
             if held is None:
@@ -150,8 +168,8 @@ def keep(key: Any, closed: Any, arrays: Sequence[Array]) -> None:
         cache.store(text, record)
 
 
-def _record(plan: Plan, closed: Any, numbers: list[str]) -> bytes:
-    """The record of a plan; Unkept where it has none."""
+def _record(plan: Plan, closed: Any, numbers: list[str], traced: bool) -> bytes:
+    """The record of a plan; Unkept where it has none. What was traced has its constants."""
     images: Images = {}
-    consts = [encoding.of_constant(c) for c in closed.consts]
+    consts = [] if traced else [encoding.of_constant(c) for c in closed.consts]
     return planned.packed({"numbers": numbers, "consts": consts, "plan": planned.of_plan(plan, images)}, images)
