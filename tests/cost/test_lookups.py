@@ -1,5 +1,8 @@
 """Index arrays as coordinates (`cost/lookups`): what is told of the rows that they name, in the order of their visits, and what prices make of it."""
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,12 +13,13 @@ from sparsejax.jit import pipeline
 from sparsejax.jit.cost import lookups, spreads
 from sparsejax.jit.graph import fuse
 from sparsejax.jit.runtime.kernels import KernelRunner
-from sparsejax.jit.schedule import search
+from sparsejax.jit.schedule import search, tile_waits, tiled_loops
 from sparsejax.lax.indirect.index_arrays import positions
 from tests.golden import kernels
 
 ROWS, COLUMNS = 6_000, 128
 GROUPS = "C[R[p],n] += V[p,q] * B[K[p,q],n]"
+BLOCKS = "C[R[p],i,n] += V[p,i,j] * B[K[p],j,n]"
 FLAT = "C[R[p],n] += V[p] * B[K[p],n]"
 
 
@@ -117,25 +121,31 @@ def test_rows_that_lie_near_cost_less():
     assert least < 0.9 * most
 
 
-@pytest.mark.parametrize("columns", [128, 512])
-@pytest.mark.parametrize("share", [0.2, 0.5])
-def test_rows_of_blocks_are_more_than_comes_again_in_time(share, columns, monkeypatch):
-    """Windows see names of few blocks again and again, of which the second cache does not hold so many: the plan is as if nothing was known."""
-    rng = np.random.default_rng(7)
-    count, block = 512, 8
-    kept = np.argwhere(rng.random((count, count)) < share)
-    R, K = (sj.array(x) for x in kept.T)
-    V = sj.array(np.ones((len(kept), block, block), np.float32))
-    B = sj.array(np.ones((count, block, columns), np.float32))
-    start = snp.zeros((count, block, columns), np.float32)
-
-    def statement(**a):
-        return sj.insum("C[R[p],i,n] += V[p,i,j] * B[K[p],j,n]", C=start, **a)
-
-    named = {"R": R, "K": K, "V": V, "B": B}
-    known = sj.jit(statement).lower(**named).as_text("cin")
-    monkeypatch.setattr(lookups, "of_nest", lambda nest: {})
-    assert sj.jit(statement).lower(**named).as_text("cin") == known
+def test_rows_of_blocks_are_more_than_comes_again_in_time():
+    """Windows see names of few blocks again and again, of which the second cache does not hold so many: tiles wait as if nothing was known of them."""
+    entries, count, block, columns = 1 << 16, 512, 8, 512
+    index = sj.ShapeDtypeStruct((entries,), np.int32)
+    V, B = (sj.ShapeDtypeStruct(n, np.float32) for n in ((entries, block, block), (count, block, columns)))
+    f = sj.jit(
+        lambda R, K, V, B: sj.insum(BLOCKS, C=snp.zeros((count, block, columns), np.float32), R=R, K=K, V=V, B=B)
+    )
+    steps = fuse.fuse(pipeline.cleaned(f.trace(index, index, V, B).jaxpr.jaxpr))
+    (planner,) = [KernelRunner.of(s).planner for s in steps if hasattr(s, "nest")]
+    known = planner.known(_even(KernelRunner.of(planner.step)))
+    near = dataclasses.replace(known, lookups=dict.fromkeys(known.lookups, spreads.Spread(0.5, 1.0)))
+    assert near.lookups
+    seen = 0
+    plain, told = (search.model(planner.plain, facts) for facts in (dataclasses.replace(known, lookups={}), near))
+    for order in itertools.permutations(planner.plain.variables):
+        tiles = [tiled_loops.tiles(model, order) for model in (plain, told)]
+        if tiles[0] is not None:
+            (own, other) = (tile_waits.Waits(m, t) for m, t in zip((plain, told), tiles, strict=True))
+            arrays = zip(plain.waiting.layouts, told.waiting.layouts, strict=True)
+            assert all(own.lines(a) == other.lines(b) for a, b in arrays)
+            for a in (a for a in plain.waiting.layouts if a.computed and len(own.loops(a).depths) > len(a.indices)):
+                assert own.lines(a)[-2].among >= 4 * count * block * columns  # all of it, also where strips are loops
+                seen += 1
+    assert seen
 
 
 @pytest.fixture
