@@ -15,7 +15,7 @@ from sparsejax.jit.runtime.kernel_planner import KernelPlanner
 from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.plan import Plan
 
-FOREIGN = ValueError, KeyError, TypeError, IndexError, AttributeError
+FOREIGN = ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError
 """What is wrong with a record that these sources did not write, whatever its key says."""
 
 

@@ -4,6 +4,8 @@ first shape     A > 0.5, A: 40 x 70            a record of that shape alone (`pr
 second shape    A > 0.5, A: 300 x 51           traced with symbols, A: n0 x n1; the record says for which n0, n1 the trace holds, and has the plan for
                                                n0 <= 4095, n1 <= 255
 new process     its second shape               guards are asked, and the plan runs: nothing is traced, scheduled or lowered
+
+Guards are expressions of Python's, which become a function: they are trusted as the machine code beside them is.
 """
 
 from __future__ import annotations
