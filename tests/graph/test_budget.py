@@ -173,3 +173,21 @@ def test_long_statements_are_cut(expression, target, choose):
     with sj.config.using(choose=choose):
         made = sj.insum(statement, **given)
     np.testing.assert_allclose(made.todense(), want, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("choose", ["auto", "fusion=apart"])
+def test_parts_of_what_moves_into_its_readers_are_stored(choose):
+    """A long statement that only another kernel reads is no kernel, its parts are."""
+    rng = np.random.default_rng(0)
+    pairs = [random_sparse(rng, (5, 7), form, 0.3) for form in ["dcsc", "csr", "coo", "dcsr", "csc"] * 2]
+    terms = [f"maximum(A{k}[i,j], A{k + 1}[i,j])" for k in range(0, 10, 2)]
+    text = LONG["products"].format(*terms)
+
+    def function(*arrays):
+        return sj.insum(f"Out[i,j] = {text}", **{f"A{k}": x for k, x in enumerate(arrays)}) * 2.0
+
+    names = {f"A{k}": dense for k, (_, dense) in enumerate(pairs)}
+    want = 2 * eval(text.replace("[i,j]", ""), {"maximum": np.maximum} | names)
+    with sj.config.using(choose=choose):
+        made = sj.jit(function)(*(a for a, _ in pairs))
+    np.testing.assert_allclose(made.todense(), want, rtol=1e-12, atol=1e-14)

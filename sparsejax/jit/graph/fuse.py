@@ -81,19 +81,20 @@ class _Fuser:
         steps: list[Step] = []
         needed = set(self.kept)
         for eqn in reversed(self.jaxpr.eqns):
-            if needed.isdisjoint(eqn.outputs) and not eqn.effect:
-                continue  # moved into every reader
             var = eqn.outputs[0]
             fragment = self.fragments.get(var)
-            view = fragment is not None and _is_view(fragment) and eqn.primitive.views
-            step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)
-            if isinstance(step, KernelStep) and eqn.param_dict.get("mask") == "pattern":
-                step = replace(step, filled=True)
-            before = [self._step(part, self.fragments[part]) for part in self.parts.get(var, ())]
-            steps += [step, *reversed(before)]
-            for one in (step, *before):
-                read = one.arguments if isinstance(one, KernelStep) else eqn.inputs
+            if not needed.isdisjoint(eqn.outputs) or eqn.effect:  # else moved into every reader
+                view = fragment is not None and _is_view(fragment) and eqn.primitive.views
+                step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)
+                if isinstance(step, KernelStep) and eqn.param_dict.get("mask") == "pattern":
+                    step = replace(step, filled=True)
+                steps.append(step)
+                read = step.arguments if isinstance(step, KernelStep) else eqn.inputs
                 needed.update(a for a in read if isinstance(a, Var))
+            for part in filter(needed.__contains__, reversed(self.parts.get(var, ()))):
+                before = self._step(part, self.fragments[part])
+                steps.append(before)
+                needed.update(before.arguments)
         return steps[::-1]
 
     def _is_call(self, eqn: Eqn) -> bool:
