@@ -36,6 +36,15 @@ def digest(storage: Storage) -> str:
     return known
 
 
+def digest_of_buffers(storage: Storage) -> str:
+    """As `digest`, of the buffers as they are: nothing is listed that is stored in runs, and unused positions count. O(bytes)."""
+    if storage.packed:
+        return digest(storage)
+    about = (str(storage.format), storage.shape, storage.fill_value.tobytes())
+    buffers = (*(b for level in storage.buffers for b in level), storage.vals)
+    return f"{hashlib.sha256(repr(about).encode()).hexdigest()[:32]} {_of_buffers(buffers)}"
+
+
 def _of_pattern(storage: Storage) -> str:
     shared: dict[Any, Any] = storage.cache.get("pattern", {})
     known: str | None = shared.get("digest")

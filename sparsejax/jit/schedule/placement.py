@@ -201,7 +201,8 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
         for depth in range(len(around), start - 1, -1):
             if register is not None and depth == cut:
                 assert stmt is not None
-                stmt = cin.Where(cin.Assign(target, None, register), stmt)
+                blocks = target.tensor.policy == "append" and target.tensor.format.levels[-1].full
+                stmt = cin.Where(cin.Assign(target, op if blocks else None, register), stmt)
             for k in reversed(range(len(found))):
                 if found[k].parent == number and found[k].depth == depth:
                     inner = loops(k)
@@ -215,10 +216,8 @@ def loops_of(nest: Nest, order: Loops, found: Sequence[Place]) -> cin.Stmt:
     return loops(len(nest.producers))
 
 
-def _register(target: cin.Access, op: str) -> cin.Access | None:
-    """Where an element is accumulated that is made once, in loops of its own; None for appended blocks, which are accumulated in."""
-    if target.tensor.policy == "append" and target.tensor.format.levels[-1].full:
-        return None
+def _register(target: cin.Access, op: str) -> cin.Access:
+    """Where an element is accumulated that is made once, in loops of its own."""
     identity = operators.get(op).identity(target.dtype)
     name = f"{target.tensor.name}_s"
     return cin.Access(cin.Tensor(name, (), target.dtype, Format(()), identity, "scalar", target.tensor.result), ())
@@ -226,9 +225,9 @@ def _register(target: cin.Access, op: str) -> cin.Access | None:
 
 def _workspace(target: cin.Access, rest: Loops, place: Place) -> cin.Access:
     old = target.tensor
+    rest = tuple([v for v in map(target.level_index, range(len(target.indices))) if v in rest])
     policy, form = "dense" if rest else "scalar", Format((Dense(),) * len(rest))
     if rest and place.policy is not None:
-        rest = tuple(v for v in map(target.level_index, range(len(target.indices))) if v in rest)
         below = workspace_choice.dense_below(old.format) if place.policy in policies.BLOCKS else 0
         policy, form = place.policy, Format((Coordinate(),) * (len(rest) - below) + (Dense(),) * below)
     shape = tuple(old.shape[target.indices.index(v)] for v in rest)

@@ -14,7 +14,7 @@ import numpy as np
 from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
-from sparsejax.core.digest import digest
+from sparsejax.core.digest import digest_of_buffers
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Var
 from sparsejax.formats import Format
 from sparsejax.jit.backend import object_cache, records
@@ -118,4 +118,4 @@ def content(arrays: Sequence[Array]) -> str | None:
     """What operands hold, as text; None where that is much."""
     if sum(a.nbytes for a in arrays) > CONTENT:
         return None
-    return "\n" + " ".join([digest(a._storage) for a in arrays])
+    return "\n" + " ".join([digest_of_buffers(a._storage) for a in arrays])
