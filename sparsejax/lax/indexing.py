@@ -11,12 +11,13 @@ differentiated as any other:
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.again import again
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
@@ -175,9 +176,27 @@ def gather(x: Any, indices: dict[int, Any], axes: Sequence[int] | None = None, p
     Array([[2., 2., 0.],
            [5., 5., 3.]], dtype=float64)
     """
-    traced = current() is not None
+    x, traced = asarray(x), current() is not None
     arrays = {d: asarray(i, "an index", keep=traced) for d, i in indices.items()}
-    return rows.gathered(asarray(x), arrays, axes, place=place)
+    if traced or not x.format.is_dense:
+        return rows.gathered(x, arrays, axes, place=place)
+    called = [d if axes is None else axes[d] for d in arrays]
+    return _at_once(len(arrays))(x, *arrays.values(), *arrays, *called, place)
+
+
+@functools.cache
+def _at_once(count: int) -> Callable[..., Any]:
+    """What gathers of so many index arrays are at once: programs that serve any extents."""
+    return again(1 + count, whole=True)(_gathered)
+
+
+def _gathered(x: Any, *rest: Any) -> Any:
+    """`rest` are index arrays, the dimensions that they index, what errors call these, and the place."""
+    count = len(rest) // 3
+    dimensions, called, place = rest[count : 2 * count], rest[2 * count : 3 * count], rest[-1]
+    names = dict(zip(dimensions, called, strict=True))
+    arrays = dict(zip(dimensions, rest[:count], strict=True))
+    return rows.gathered(x, arrays, [names.get(d, d) for d in range(x.ndim)], place=place)
 
 
 def scatter(values: Any, indices: dict[int, Any], shape: Sequence[int], op: str = "add") -> Any:

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.indirect import rows
+from sparsejax.lax.names import full
 from sparsejax.lax.structural import convert_format, reshape
 from sparsejax.nn.activations import floating
 from sparsejax.transforms.custom import stop_gradient
@@ -22,7 +24,7 @@ from sparsejax.transforms.custom import stop_gradient
 
 def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, int]:
     data, ids = asarray(data, "data"), asarray(ids, "ids")
-    if ids.ndim != 1 or not data.ndim or len(ids) != data.shape[0]:
+    if ids.ndim != 1 or not data.ndim or ids.shape[0] != data.shape[0]:
         raise ValueError(
             f"ids of shape {ids.shape} must name a segment for each of the rows of data, of shape {data.shape}"
         )
@@ -37,7 +39,8 @@ def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, int]:
     return data, ids, count
 
 
-def _combined(op: str, data: Any, ids: Any, count: int) -> Any:
+@again(2, whole=True)
+def _combined(data: Any, ids: Any, op: str, count: int) -> Any:
     """out[ids[n], ...] op= data[n, ...]"""
     if data.dtype.kind == "c" and op != "add":
         raise TypeError(f"segments of complex numbers have no {op}: complex numbers are not ordered")
@@ -58,25 +61,32 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) ->
     >>> segment_sum(np.array([1.0, 2.0, 3.0]), np.array([1, 0, 1]), 3)
     Array([2., 4., 0.], dtype=float64)
     """
-    return _combined("add", *_segments(data, segment_ids, num_segments))
+    data, ids, count = _segments(data, segment_ids, num_segments)
+    return _combined(data, ids, "add", count)
 
 
 def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """The largest row entries of each segment; -inf (the least integer) for a segment without rows."""
-    return _combined("maximum", *_segments(data, segment_ids, num_segments))
+    data, ids, count = _segments(data, segment_ids, num_segments)
+    return _combined(data, ids, "maximum", count)
 
 
 def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """The smallest row entries of each segment; inf (the largest integer) for a segment without rows."""
-    return _combined("minimum", *_segments(data, segment_ids, num_segments))
+    data, ids, count = _segments(data, segment_ids, num_segments)
+    return _combined(data, ids, "minimum", count)
 
 
 def segment_mean(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """The mean of the rows of each segment; 0 for a segment without rows."""
-    data, ids, count = _segments(floating(data), segment_ids, num_segments)
-    sizes = _combined("add", asarray(np.ones(data.shape[0], data.dtype)), ids, count)
+    return _mean(*_segments(floating(data), segment_ids, num_segments))
+
+
+@again(2, whole=True)
+def _mean(data: Any, ids: Any, count: int) -> Any:
+    sizes = _combined(full(ids.shape, 1, data.dtype), ids, "add", count)
     weights = _spread(1 / elementwise("maximum", sizes, 1), ids)
-    return _combined("add", data * _column(weights, data.ndim), ids, count)
+    return _combined(data * _column(weights, data.ndim), ids, "add", count)
 
 
 def _column(x: Any, ndim: int) -> Any:
@@ -85,8 +95,12 @@ def _column(x: Any, ndim: int) -> Any:
 
 def segment_softmax(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """exp(data) over its sum in the segment of each row."""
-    data, ids, count = _segments(floating(data), segment_ids, num_segments)
-    most = _combined("maximum", data, ids, count)
+    return _softmax(*_segments(floating(data), segment_ids, num_segments))
+
+
+@again(2, whole=True)
+def _softmax(data: Any, ids: Any, count: int) -> Any:
+    most = _combined(data, ids, "maximum", count)
     most = stop_gradient(where(elementwise("isfinite", most), most, 0.0))
     grown = elementwise("exp", data - _spread(most, ids))
-    return grown / _spread(_combined("add", grown, ids, count), ids)
+    return grown / _spread(_combined(grown, ids, "add", count), ids)

@@ -61,6 +61,11 @@ def indexed(rng, n, m, k):
     return dense(rng, n, 8), sj.array(rng.integers(-n, n, k)), dense(rng, k, 8)
 
 
+def labelled(rng, n, m, k):
+    k = 500 + k % 250
+    return dense(rng, k, 8), sj.array(rng.integers(0, 7, k))
+
+
 def softmax(A):
     e = sj.lax.pattern(A) * snp.exp(A - A.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
@@ -110,6 +115,10 @@ PROGRAMS = {
         indexed,
         lambda X, rows, V: sj.insum("C[R[p],x] += X[R[p],x] * V[p,x]", C=snp.zeros_like(X), R=rows, X=X, V=V),
     ),
+    "pairs": (indexed, lambda X, rows, V: X[rows, rows % X.shape[1]]),
+    "segments": (labelled, lambda V, ids: sj.nn.segment_sum(V, ids, 7)),
+    "means of segments": (labelled, lambda V, ids: sj.nn.segment_mean(V, ids, 7)),
+    "softmax of segments": (labelled, lambda V, ids: sj.nn.segment_softmax(V, ids, 7)),
     "mttkrp": (tensor, lambda X, B, C: snp.einsum("ijk,jr,kr->ir", X, B, C)),
     "scan": (lambda rng, n, m, k: (sparse(rng, n, n), dense(rng, n)), sweep),
 }

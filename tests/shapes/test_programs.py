@@ -76,7 +76,14 @@ def test_a_new_shape_plans_nothing(name, counts):
 
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize(
-    "names", [("spmv", "spmm", "spgemm"), ("sum of two", "row sums", "concatenation"), ("gram", "diagonal", "fills")]
+    "names",
+    [
+        ("spmv", "spmm", "spgemm"),
+        ("sum of two", "row sums", "concatenation"),
+        ("gram", "diagonal", "fills"),
+        ("taken rows", "pairs"),
+        ("segments", "means of segments", "softmax of segments"),
+    ],
 )
 def test_operations_at_once_plan_nothing(names, counts):
     rng = np.random.default_rng(5)
