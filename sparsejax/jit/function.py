@@ -319,8 +319,8 @@ class JitFunction(Generic[Result]):
             return closed, (out_trees.pop(), signature.limits_of(closed.jaxpr))
 
         avals = [x.aval for x in leaves]
-        dynamic = self._dynamic and self._varies
-        family = self._family(key, avals, args, kwargs) if run and trace.current() is None and dynamic else None
+        alone = run and trace.current() is None and self._varies
+        family = self._family(key, avals, args, kwargs) if alone and self._dynamic else None
         named = self._known_as if family is not None and (not key or isinstance(key[0], Aval)) else None
         traces = programs.of_shapes(named, False, _PLAIN) if named else None
         found = None if family is None else family.find(avals, leaves, make, traces)
@@ -336,13 +336,7 @@ class JitFunction(Generic[Result]):
         traced = Signature(closed, out_tree, limits)
         if named:
             traced.record = record if out_tree == _LEAF and not limits else None
-        elif (
-            found is None
-            and run
-            and trace.current() is None
-            and self._varies
-            and not (self._donated or self._donated_names)
-        ):
+        elif found is None and alone and not (self._donated or self._donated_names):
             traced.record = programs.recall_traced(closed, leaves)
         if traced.is_inner:
             return traced

@@ -322,15 +322,7 @@ class LLVMBuilder(Builder):
             with self.if_(condition):
                 yes()
             return
-        then, other, done = self._new_label("then"), self._new_label("else"), self._new_label("endif")
-        self._jump(f"br i1 {condition.ref}, label %{then}, label %{other}")
-        self._label(then)
-        yes()
-        if self._open:
-            self._jump(f"br label %{done}")
-        self._label(other)
-        no()
-        self._label(done)
+        self.first_of([(lambda: condition, yes)], no)
 
     def first_of(self, cases: Sequence[Case], no: Callable[[], object]) -> None:
         ends = []

@@ -133,6 +133,8 @@ def recall_function(key: Any, function: Callable[..., Any], arrays: Sequence[Arr
 
 def recall_traced(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Any:
     """The key of what was traced, whose plan is from now on that of its record, if there is one; None where it has no records."""
+    if object_cache.active() is None:
+        return None
     try:
         key = "traced", keys.of_jaxpr(closed)
     except Unkept:
