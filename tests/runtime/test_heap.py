@@ -1,7 +1,9 @@
 """Blocks of kernels and results: what is written stays, nobody shares, and what is free is bounded, in any order and on any thread."""
 
 import ctypes
+import hashlib
 import os
+import subprocess
 import sys
 import threading
 
@@ -13,7 +15,7 @@ import sparsejax as sj
 from sparsejax import config
 from sparsejax.jit.backend import compiler, engine, host, loader
 from sparsejax.jit.codegen import abi
-from sparsejax.jit.runtime.system import allocator, allocator_text
+from sparsejax.jit.runtime.system import allocator, allocator_object, allocator_text
 
 resource = pytest.importorskip("resource")
 MIB = 1 << 20
@@ -293,6 +295,22 @@ def test_chunks_of_operands_in_turns_have_room(threads):
             terms = abs(given) @ abs(B)
             terms.sort_indices()
             assert (abs(made.data - true.data) <= 1e-13 * terms.data).all()
+
+
+def test_the_object_that_is_here_is_of_this_text():
+    digest = hashlib.sha256(allocator_text.text().encode()).hexdigest()
+    assert digest == allocator_object.TEXT, "python -m tools.allocator_object"
+
+
+@pytest.mark.skipif(not host.has("loader"), reason="compiled where objects are placed by LLVM")
+def test_a_new_process_compiles_no_allocator():
+    code = """
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.runtime.system import allocator
+allocator.give(allocator.take(1 << 20))
+assert not compiler.compile_count()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "SPARSEJAX_CACHE_DIR": "off"})
 
 
 def test_names_that_kernels_use_are_provided():

@@ -1,9 +1,9 @@
 """The LLVM side of compilation: text to an object, to assembly, and into memory where `loader` cannot do it.
 
 One light pass pipeline: SROA turns stack slots into registers, then CFG clean-up and local simplification; the O2 pipeline is slow and
-leaks. What runs seldom and has no loop worth it (`plain`: the allocator, whose sixteen small functions cost 1 ms each) takes no passes and
-LLVM's fastest code generator: 4 ms instead of 30. llvmlite is imported when the first kernel is compiled, never for kernels that come
-from the object cache.
+leaks. What runs seldom and has no loop worth it (`plain`: the allocator, whose sixteen small functions cost 1 ms each, where no object of
+it is at hand) takes no passes and LLVM's fastest code generator: 4 ms instead of 30. llvmlite is imported when the first kernel is
+compiled, never for kernels that come from the object cache.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ builder that slow down all later runs (by 0.2 ms after a thousand)."""
 
 
 class Engine:
-    """LLVM for this host: one target machine, one pass pipeline, and a linker session if it is ever needed."""
+    """LLVM for this host, or for every processor of a kind: one target machine, one pass pipeline, and a linker session if it is ever needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, processor: str = "") -> None:
         import llvmlite.binding as llvm
 
         self.llvm = llvm
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        self._processor = processor
         self.machine = self._target_machine()
         self._runs = RUNS_PER_PIPELINE
         self._passes: Any = None
@@ -40,8 +41,8 @@ class Engine:
 
     def _target_machine(self, opt: int = 2) -> Any:
         return self.llvm.Target.from_default_triple().create_target_machine(
-            cpu=self.llvm.get_host_cpu_name(),
-            features=self.llvm.get_host_cpu_features().flatten(),
+            cpu=self._processor or self.llvm.get_host_cpu_name(),
+            features="" if self._processor else self.llvm.get_host_cpu_features().flatten(),
             opt=opt,
             reloc="pic",
             codemodel="default",

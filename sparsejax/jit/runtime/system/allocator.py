@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sparsejax import config
 from sparsejax.jit.backend import compiler, host, loader
 from sparsejax.jit.codegen.abi import EXACT, NAME, PLAIN, SETTLE, STATE, ZERO
-from sparsejax.jit.runtime.system import allocator_text
+from sparsejax.jit.runtime.system import allocator_object, allocator_text
 
 SMALL = 1 << 14
 """Bytes up to which copying a result is cheaper than an object that owns foreign memory."""
@@ -50,8 +50,10 @@ def limit() -> int:
 
 
 def compiled() -> compiler.Kernel:
-    """The machine code for this system."""
+    """The machine code for this system: it is here for Linux on x86-64, else compiled."""
     mremap = host.has("mremap")
+    if mremap and host.has("loader"):
+        return compiler.loaded(allocator_object.TEXT, allocator_object.image())
     name = "the allocator" if mremap else "the allocator without mremap"
     return compiler.compile_written(name, lambda: allocator_text.text(mremap), plain=True)
 
