@@ -9,7 +9,7 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.jit.backend import host
-from sparsejax.jit.runtime.system import allocator, result_memory
+from sparsejax.jit.runtime.system import allocator, allocator_text, result_memory
 
 COUNT = result_memory.SMALLEST // 8 + 3
 F8 = np.dtype("f8")
@@ -64,6 +64,34 @@ def test_a_block_is_used_again_when_its_last_view_is_gone():
     third, again = result_memory.full(COUNT, F8, 0.0)
     assert again == address and allocator.held() == 0
     del second, third
+
+
+@owned
+@pytest.mark.parametrize("sizes", [(4, 3, 2), (2, 3, 4)])
+def test_results_of_other_sizes_take_what_was_given_back_last(sizes):
+    """Of free blocks up to twice as large as what is needed, not the one that fits best: it would be out of the caches."""
+    kept = [result_memory.full(n * COUNT // 2, F8, 0.0) for n in sizes]
+    addresses = [address for _, address in kept]
+    while kept:
+        kept.pop(0)
+    for size, address in ((2, addresses[-1]), (2, addresses[-2])):
+        array, taken = result_memory.full(size * COUNT // 2, F8, 0.0)
+        assert taken == address
+        kept.append(array)
+
+
+@owned
+def test_much_larger_blocks_are_left_alone():
+    result_memory.full(3 * COUNT, F8, 0.0)
+    array, _ = result_memory.full(COUNT, F8, 0.0)
+    assert allocator.held() > 0
+    del array
+    large = 2 * allocator_text.HUGE // 8
+    result_memory.full(3 * large // 2, F8, 0.0)
+    held = allocator.held()
+    array, _ = result_memory.full(large, F8, 0.0)
+    assert allocator.held() == held
+    del array
 
 
 @owned

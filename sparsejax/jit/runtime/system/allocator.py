@@ -5,8 +5,9 @@ above             pages of the system. What is given back goes to one list of fr
                   workspaces, the segments that threads fill. A fresh page costs a fault when it is first touched, ten times what
                   writing it costs; a recycled one costs nothing.
 
-    take     the smallest free block with room, twice what is needed at most, and a quarter more where all of it will be used; else pages
-             of the system, `HUGE` ones aligned to huge pages, which are asked for
+    take     the smallest free block with room, twice what is needed at most. Where all of it will be used: the one that was given back last, twice
+             what is needed at most; from `HUGE` bytes on, the smallest, a quarter more at most. Else pages of the system, `HUGE` ones aligned
+             to huge pages, which are asked for
     resize   up to `COPIED` bytes, into a free block with room; else in place, or by moving pages to where there is room for more of
              them, without copying
     settle   the pages behind what a result uses go back to the system, so that a kept result holds no more than it is

@@ -236,11 +236,28 @@ def _advised(b: LLVMBuilder, start: Val, size: Val, advice: int) -> None:
 
 
 @_function("ptr")
-def _recycled(b: LLVMBuilder, room: Val, exact: Val) -> Val:
-    """The smallest free block with room, the newest first, or null."""
-    most = b.select(exact, b.add(room, b.binary("lshr", room, b.i64(2))), b.mul(room, 2))
-    kind, last = b.var("kind", _kind(b, room)), _kind(b, most)
-    found, open_ = b.var("found", _NULL), b.var("open", b.const("i1", 1))
+def _newest(b: LLVMBuilder, first: Val, last: Val) -> Val:
+    """Of kinds of sizes, that of the free block that was given back last; `first` where there is none."""
+    kind, found, least = b.var("kind", first), b.var("found", first), b.var("least", b.i64(SLOTS))
+    end = b.sub(b.shared(_state(b, _NEXT)), 1)
+    with b.while_(lambda: b.compare("ule", b.get(kind), last), some=True):
+        age = b.and_(b.sub(end, b.shared(b.place(b.get(kind), 1))), b.i64(SLOTS - 1))
+        some = b.compare("sgt", b.shared(b.get(kind)), b.i64(0))
+        with b.if_(b.and_(some, b.lt(age, b.get(least)))):
+            b.set(least, age)
+            b.set(found, b.get(kind))
+        b.set(kind, b.place(b.get(kind), 2))
+    return b.get(found)
+
+
+@_function("ptr")
+def _recycled(b: LLVMBuilder, room: Val, exact: Val, lately: Val) -> Val:
+    """The smallest free block with room, the newest first, or null. Where one is to be that was used `lately`, the newest of all: what it holds may
+    still be in the second cache, and two sizes in turns have the same memory."""
+    tight = b.and_(exact, b.eq(lately, 0))
+    most = b.select(tight, b.add(room, b.binary("lshr", room, b.i64(2))), b.mul(room, 2))
+    first, last = _kind(b, room), _kind(b, most)
+    kind, found, open_ = b.var("kind", first), b.var("found", _NULL), b.var("open", b.const("i1", 1))
 
     def look(newest: Val, k: Val) -> None:
         slot = b.and_(b.sub(newest, k), b.i64(SLOTS - 1))
@@ -262,13 +279,18 @@ def _recycled(b: LLVMBuilder, room: Val, exact: Val) -> Val:
 
                 b.if_else(_ge(b, true_size, room), take, lambda: _put(b, block))
 
+    again = b.var("again", lately)
+    with b.if_(lately):
+        b.set(kind, _newest(b, first, last))
     with b.while_(lambda: b.and_(b.get(open_), b.compare("ule", b.get(kind), last)), some=True):
         with b.if_(b.compare("sgt", b.shared(b.get(kind)), b.i64(0))):
             newest, k = b.shared(b.place(b.get(kind), 1)), b.var("k", b.i64(0))
             with b.while_(lambda: b.and_(b.get(open_), b.lt(b.get(k), SLOTS)), some=True):
                 look(newest, b.get(k))
                 b.increment(k)
-        b.set(kind, b.select(b.get(open_), b.place(b.get(kind), 2), b.get(kind)))
+        following = b.select(b.get(again), first, b.place(b.get(kind), 2))
+        b.set(kind, b.select(b.get(open_), following, b.get(kind)))
+        b.set(again, b.const("i1", 0))
     return b.get(found)
 
 
@@ -306,7 +328,9 @@ def _take(b: LLVMBuilder, size: Val, what: Val) -> Val:
             room = _rounded(b, size)
             sparse = b.and_(_ge(b, room, HUGE), few)
             with b.if_(b.eq(sparse, 0)):
-                b.set(block, _recycled(b, room, b.ne(what, PLAIN)))
+                exact = b.ne(what, PLAIN)
+                lately = b.and_(b.eq(few, 0), b.lt(room, HUGE))
+                b.set(block, _recycled(b, room, exact, b.and_(exact, lately)))
             fresh = functools.partial(_fresh, b, room, sparse)
             unknown = b.eq(b.get(block), _NULL)
             b.if_else(unknown, lambda: b.set(block, _insisted(b, fresh, _NULL)), clear)
@@ -353,7 +377,7 @@ def _resized(b: LLVMBuilder, data: Val, size: Val) -> Val:
     def grow(needed: Val) -> None:
         b.set(made, _NULL)
         with b.if_(b.compare("sle", needed, b.i64(COPIED))):
-            move(_data(b, _recycled(b, needed, b.const("i1", 0))), b.sub(room, 8 * _DATA))
+            move(_data(b, _recycled(b, needed, b.const("i1", 0), b.const("i1", 0))), b.sub(room, 8 * _DATA))
         with b.if_(b.eq(b.get(made), _NULL)):
             extend(needed)
 
