@@ -10,6 +10,7 @@ a line in the table below; what has neither runs on whole operands.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -182,6 +183,14 @@ def _window(avals: Sequence[Aval], outs: Sequence[Aval], ranges: tuple[range, ..
     return Rule((tuple(own),), (tuple(v for d, v in enumerate(own) if d not in axes),), None, True, True)
 
 
+def _pad(
+    avals: Sequence[Aval], outs: Sequence[Aval], shape: tuple[int, ...], places: tuple[indexing.Place, ...]
+) -> Rule:
+    own = [d if all(place[d] is None for place in places) else None for d in range(outs[0].ndim)]
+    kept = [[r is None or isinstance(r, range) for r in place] for place in places]
+    return Rule(tuple(tuple(itertools.compress(own, k)) for k in kept), (tuple(own),), None, True)
+
+
 def _select(avals: Sequence[Aval], outs: Sequence[Aval], **params: Any) -> Rule:
     axes = tuple(range(avals[0].ndim))
     return Rule((axes,), ((*axes, None),))
@@ -284,6 +293,7 @@ def _table() -> dict[Primitive, Callable[..., Rule | None]]:
         cumulative_p: _along("axis"),
         indexing.concatenate_p: _along("axis"),
         indexing.window_p: _window,
+        indexing.pad_p: _pad,
         indexing.select_p: _select,
         checked_p: _checked,
         positions_p: _select,

@@ -40,6 +40,7 @@ from sparsejax.jit.graph import (
     inner_sums,
     intermediate_storage,
     one_sum,
+    padded_sums,
     pattern_sources,
     reassociate,
     scatter_order,
@@ -82,6 +83,7 @@ Observed = Mapping[Var, Storage]
 JAXPR_PASSES: tuple[tuple[Callable[[Jaxpr], Jaxpr], int], ...] = (
     (staging.clean, 0),
     (pattern_sources.asked, 2),
+    (padded_sums.merged, 3),
     (staging.dead_code, 2),
 )
 """What is made of a jaxpr that has at least so many equations."""

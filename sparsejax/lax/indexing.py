@@ -11,26 +11,28 @@ differentiated as any other:
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsejax import dtypes
 from sparsejax.core.again import again
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.core.symbolic import known, length, span
+from sparsejax.core.symbolic import Span, known, length, span
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import current
-from sparsejax.formats import Compressed, Format, selection, structural
+from sparsejax.formats import Compressed, Format, convert, selection, structural
 from sparsejax.formats.parts import taken
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indirect import rows
-from sparsejax.lax.linear import Factor, empty, pull, refilled, zeros, zeros_like
+from sparsejax.lax.linear import Factor, as_dtype, empty, pull, refilled, zeros, zeros_like
 from sparsejax.lax.structural import convert_format, normal_axis
 
 # ---------------------------------------------------------------------------------------------------------- window
@@ -54,19 +56,22 @@ def _window_call(x: Storage, out_aval: Aval, ranges: tuple[range, ...], axes: tu
     return structural.refill(made, 0) if out_aval.format.is_dense else made
 
 
+def _window_on_numpy(x: Aval, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Callable[..., None]:
+    key = slices(_place(x.shape, ranges, axes))
+
+    def function(x: NDArray[Any], made: NDArray[Any]) -> None:
+        made[...] = x[key]
+
+    return function
+
+
 def _window_transpose(ct: Any, x: Linear, ranges: tuple[range, ...], axes: tuple[int, ...]) -> list[Any]:
     """ct[k..] at the coordinates that it was taken from: a dense one with zeros around it, else a contraction with a selection per
     dimension that lost some."""
+    if ct.format.is_dense and not x.is_sparse:
+        return [as_dtype(pad([ct], [_place(x.shape, ranges, axes)], x.shape), x.dtype)]
     kept = [d for d in range(x.ndim) if d not in axes]
     lost = [length(r) < n or r.step < 0 or d in axes for d, (r, n) in enumerate(zip(ranges, x.shape, strict=True))]
-    if ct.format.is_dense and not x.is_sparse:
-        for place, d in enumerate(kept):
-            chosen = ranges[d]
-            if lost[d] and abs(chosen.step) == 1:
-                if chosen.step < 0:
-                    ct = window(ct, [span(n - 1, -1, -1) if e == place else span(0, n) for e, n in enumerate(ct.shape)])
-                    chosen = span(chosen.stop + 1, chosen.start + 1)
-                ct, lost[d] = _between(ct, chosen, place, x.shape[d]), False
     long = [d for d in range(x.ndim) if lost[d] and x.shape[d] > SELECTED]
     if long and x.is_sparse and not ct.format.is_dense and not axes and all(ranges[d].step == 1 for d in long):
         for d in long:
@@ -84,8 +89,7 @@ SELECTED = 1 << 24
 
 
 def _between(x: Any, chosen: range, axis: int, extent: int) -> Any:
-    """An array with nothing before and behind it along `axis`, so that its entries are at the coordinates `chosen`. O(entries), of a dense
-    one those of the result."""
+    """A sparse array with nothing before and behind it along `axis`, so that its entries are at the coordinates `chosen`. O(entries)."""
     parts = [x]
     for n, place in ((chosen.start, 0), (extent - chosen.start - x.shape[axis], 2)):
         shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
@@ -98,6 +102,7 @@ window_p = Primitive(
     typing=_window_typing,
     reference=_window_reference,
     call=_window_call,
+    on_numpy=_window_on_numpy,
     jvp=lambda primals, tangents, out, ranges, axes: window(tangents[0], ranges, axes),
     transpose=_window_transpose,
     describe=lambda ranges, axes: ",".join(
@@ -119,6 +124,134 @@ def window(x: Any, ranges: Sequence[range], axes: Sequence[int] = ()) -> Any:
     x = asarray(x)
     full = all(r == span(0, n) for r, n in zip(ranges, x.shape, strict=True))
     return x if full and not axes else window_p.bind(x, ranges=tuple(ranges), axes=tuple(axes))
+
+
+# ------------------------------------------------------------------------------------------------------------- pad
+
+Place = tuple[Any, ...]
+"""Where a part lies, per dimension of the whole: a range of coordinates, None for all of them, or an integer where the part has no such dimension."""
+
+
+def _place(shape: Sequence[Any], ranges: Sequence[Any], axes: Sequence[int]) -> Place:
+    """Where a window of an array of this shape lies in it."""
+    return tuple(
+        r.start if d in axes else None if r == span(0, n) else r
+        for d, (r, n) in enumerate(zip(ranges, shape, strict=True))
+    )
+
+
+def slices(place: Place) -> tuple[Any, ...]:
+    """A place as a key of NumPy's."""
+    return tuple(
+        slice(None)
+        if r is None
+        else r
+        if not isinstance(r, range)
+        else slice(r.start, r.stop if r.stop >= 0 else None, r.step)
+        if r
+        else slice(0)
+        for r in place
+    )
+
+
+def _pad_typing(*parts: Aval, shape: tuple[int, ...], places: tuple[Place, ...]) -> Aval:
+    return Aval(shape, parts[0].dtype, Format.parse("dense", len(shape)), 0)
+
+
+def _pad_reference(*parts: Any, shape: tuple[int, ...], places: tuple[Place, ...]) -> Any:
+    made = np.zeros(shape, parts[0].dtype)
+    _add_up(made, parts, list(map(slices, places)))
+    return made
+
+
+def _add_up(made: NDArray[Any], parts: Sequence[NDArray[Any]], keys: Sequence[Any]) -> None:
+    """Write the sum of parts to an array that is zero but where the first lies."""
+    if len(parts) == 1:
+        made[keys[0]] = parts[0]
+        return
+    np.add(parts[0], made.dtype.type(0), out=made[(*keys[0], ...)])
+    for part, key in zip(parts[1:], keys[1:], strict=True):
+        made[key] += part
+
+
+def _pad_call(*parts: Storage, out_aval: Aval, shape: tuple[int, ...], places: tuple[Place, ...]) -> Storage:
+    made = _pad_reference(*map(convert.to_dense, parts), shape=shape, places=places)
+    return convert.from_dense(made, out_aval.format, 0)
+
+
+def _pad_on_numpy(*parts: Aval, shape: tuple[int, ...], places: tuple[Place, ...]) -> Callable[..., None]:
+    keys = list(map(slices, places))
+    around = _around(places[0]) if 2 * parts[0].size > math.prod(shape) else None
+
+    def function(*arrays: NDArray[Any]) -> None:
+        *given, made = arrays
+        if around is None:
+            made.fill(0)
+        else:
+            for key in around:
+                made[key] = 0
+        _add_up(made, given, keys)
+
+    return function
+
+
+def _around(place: Place) -> list[tuple[Any, ...]] | None:
+    """Keys of what lies before and behind a part, each coordinate once; None where something lies between its entries."""
+    if any(isinstance(r, range) and abs(r.step) > 1 for r in place):
+        return None
+    own, keys = slices(place), []
+    for d, r in enumerate(place):
+        if r is not None:
+            ends = (r, r) if not isinstance(r, range) else (min(r), max(r))
+            keys += [(*own[:d], slice(ends[0])), (*own[:d], slice(ends[1] + 1, None))]
+    return keys
+
+
+def _pad_jvp(primals: Any, tangents: Sequence[Any], out: Any, shape: tuple[int, ...], places: tuple[Place, ...]) -> Any:
+    moving = [(t, place) for t, place in zip(tangents, places, strict=True) if t is not None]
+    return pad([t for t, _ in moving], [place for _, place in moving], shape)
+
+
+def _pad_transpose(ct: Any, *parts: Any, shape: tuple[int, ...], places: tuple[Place, ...]) -> list[Any]:
+    def part(x: Any, place: Place) -> Any:
+        axes = [d for d, r in enumerate(place) if r is not None and not isinstance(r, range | Span)]
+        ranges = [
+            span(0, n) if r is None else span(r, r + 1) if d in axes else r
+            for d, (r, n) in enumerate(zip(place, shape, strict=True))
+        ]
+        return as_dtype(window(ct, ranges, axes), x.dtype)
+
+    return [part(x, place) if isinstance(x, Linear) else None for x, place in zip(parts, places, strict=True)]
+
+
+def _pad_describe(shape: tuple[int, ...], places: tuple[Place, ...]) -> str:
+    def spelled(r: Any) -> str:
+        return ":" if r is None else f"{r.start}:{r.stop}:{r.step}" if isinstance(r, range) else str(r)
+
+    return " + ".join(",".join(map(spelled, place)) for place in places)
+
+
+pad_p = Primitive(
+    "pad",
+    typing=_pad_typing,
+    reference=_pad_reference,
+    call=_pad_call,
+    on_numpy=_pad_on_numpy,
+    jvp=_pad_jvp,
+    transpose=_pad_transpose,
+    describe=_pad_describe,
+)
+
+
+def pad(parts: Sequence[Any], places: Sequence[Place], shape: Sequence[int]) -> Any:
+    """The sum of `parts`, each at its place in zeros of `shape`: before, behind and between its entries, as XLA's `Pad`. Dense; the transpose of
+    `window`. One pass over the result, and one over each part.
+
+    >>> pad([np.array([1, 2]), np.array(5)], [(range(0, 3, 2),), (2,)], (4,))
+    Array([1, 0, 7, 0], dtype=int64)
+    """
+    dense = [convert_format(asarray(x), "dense") for x in parts]
+    return pad_p.bind(*dense, shape=tuple(shape), places=tuple(map(tuple, places)))
 
 
 # ------------------------------------------------------------------------------------------------------- selection

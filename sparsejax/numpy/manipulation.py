@@ -10,6 +10,7 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
 from sparsejax.core.trace import current
 from sparsejax.formats import structural
 from sparsejax.formats.ownership import refuse_copy
@@ -19,6 +20,7 @@ from sparsejax.lax import structural as shapes
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import check_fits, elementwise
 from sparsejax.lax.indexing import concatenate
+from sparsejax.lax.indexing import pad as in_zeros
 from sparsejax.lax.linear import empty
 from sparsejax.lax.structural import broadcast_to, convert_format, integer, normal_axis, transpose
 from sparsejax.numpy.indexing import getitem, take
@@ -234,6 +236,8 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         for value in np.asarray(constant_values, object).ravel():
             check_fits(value, x.dtype)
     values = np.broadcast_to(np.asarray(constant_values), (x.ndim, 2))
+    if mode == "constant" and x.format.is_dense and not values.any():
+        return _in_zeros(x, [[integer(n, "pad_width") for n in pair] for pair in widths])
     for axis, (before, after) in enumerate(widths):
         before, after = integer(before, "pad_width"), integer(after, "pad_width")
         if not before and not after:
@@ -246,6 +250,19 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         else:
             raise ValueError(f"mode={mode!r} must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
     return x
+
+
+def _in_zeros(x: Any, widths: Sequence[Sequence[int]]) -> Any:
+    """A dense array with so many zeros before and behind it, by axis."""
+    if not any(map(any, widths)):
+        return x
+    place = [
+        span(before, before + n) if before or after else None
+        for (before, after), n in zip(widths, x.shape, strict=True)
+    ]
+    return in_zeros(
+        [x], [tuple(place)], [before + n + after for (before, after), n in zip(widths, x.shape, strict=True)]
+    )
 
 
 def _surrounded(x: Any, pad_width: Any, value: Any) -> Array | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsejax.lax.contract import Labels, contract_p, extents_of
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p, where_p
-from sparsejax.lax.indexing import concatenate_p, window_p
+from sparsejax.lax.indexing import concatenate_p, pad_p, window_p
 from sparsejax.lax.indirect import statements
 from sparsejax.lax.indirect.kernels import insum_p
 from sparsejax.lax.indirect.statements import Index, Ref, Statement
@@ -108,6 +108,31 @@ def _concatenate(operands: Sequence[Pattern], out: Place, axis: int) -> Rows:
 
 
 rules[concatenate_p] = _concatenate
+
+
+def _pad(operands: Sequence[Pattern], out: Place, shape: tuple[int, ...], places: Sequence[Sequence[Any]]) -> Rows:
+    parts = []
+    for p, place in zip(operands, places, strict=True):
+        if p.rows is None:
+            continue
+        inside, coords = np.ones(len(out), bool), []
+        for found, r in zip(out.coords, place, strict=True):
+            if r is None:
+                coords.append(found)
+            elif isinstance(r, range):
+                number, between = np.divmod(found - r.start, r.step)
+                inside &= (between == 0) & (number >= 0) & (number < len(r))
+                coords.append(number)
+            else:
+                inside &= found == r
+        (chosen,) = np.nonzero(inside)
+        numbers = flat([c[chosen] for c in coords], p.place.shape, len(chosen))
+        found, stored = p.place.find(numbers)
+        parts.append(matrix(chosen[stored], found[stored], len(out), p.rows))
+    return union(parts)
+
+
+rules[pad_p] = _pad
 
 # --------------------------------------------------------------------------------------------------------------- joins
 

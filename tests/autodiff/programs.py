@@ -21,7 +21,7 @@ UNARY = ("sin", "tanh", "logistic", "square", "negative", "exp", "arctan", "abso
 BINARY = ("add", "subtract", "multiply", "multiply", "maximum", "minimum")
 REDUCTIONS = ("sum", "sum", "mean", "max", "min", "prod")
 SEMIRINGS = ("min_plus", "max_plus", "max_times", "min_max", "plus_min")
-INDEXING = ("roll", "flip", "take", "first", "sort")
+INDEXING = ("roll", "flip", "take", "first", "sort", "pad", "interleave")
 LOOPS = ("fori", "scan", "cond", "map")
 SOLVERS = ("spsolve", "cg", "gmres")
 NETWORKS = ("softmax", "logsumexp", "relu", "gelu", "silu", "softplus", "segment_sum", "segment_max", "segment_softmax")
@@ -163,6 +163,11 @@ def _indexed(x, how, axis):
             return snp.sort(x, axis)
         case "first":
             return x[(*before, 0)]
+        case "pad":
+            widths = [(int(d == axis), 0) for d in range(x.ndim)]
+            return snp.pad(x[(*before, slice(None, None, -1))], widths)[(*before, slice(1, None))] * x
+        case "interleave":
+            return snp.concatenate([x[(*before, slice(1, None, 2))], x[(*before, slice(None, None, 2))]], axis=axis)
 
 
 def _over_zero(x):

@@ -133,6 +133,7 @@ def cut(rng: random.Random, a: Any) -> Callable[..., Any]:
             lambda a: snp.take(a, many, axis=0),
             lambda a: a.at[low:high].set(0.5),
             lambda a: snp.pad(a, [(1, 2)] + [(0, 0)] * (a.ndim - 1)),
+            lambda a: sj.grad(lambda b: (snp.sin(b[low:high:step]) * 2).sum() + snp.sin(b[..., 0]).sum())(a),
             lambda a: snp.repeat(a, 2, axis=0),
             lambda a: snp.tile(a, (2,) + (1,) * (a.ndim - 1)),
         ]

@@ -32,6 +32,10 @@ PROGRAMS = {
     "reshaped": (lambda x: x.reshape(x.shape[0] * x.shape[1]) % 3, (struct("n", "m"),)),
     "product": (lambda A: A @ A, (struct("n", "n", format="csr"),)),
     "gradients": (sj.grad(lambda A, x: ((A @ x) ** 2).sum(), (0, 1)), (struct("n", "m", format="csr"), struct("m"))),
+    "gradients of slices": (
+        sj.grad(lambda x: ((x[1:] - x[:-1]) ** 2).sum() + (x[-1, ::2] * x[0, ::2]).sum()),
+        (struct("n", "m"),),
+    ),
     "loop": (loop, (struct("n", "n", format="csr"), struct("n"))),
     "a bare index": (
         lambda A, x: sj.insum("O[i] = A[i,j] * x[j] + i", A=A, x=x),

@@ -11,6 +11,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import lax
 from sparsejax.core.jaxpr import ClosedJaxpr
+from sparsejax.lax.indexing import pad
 from sparsejax.lax.loops import Traced
 from sparsejax.transforms import coloring
 from sparsejax.transforms import sparse_jacobian as module
@@ -65,6 +66,7 @@ STEPS = {
     "sampled": lambda a, x: sj.einsum("ij,i,j->ij", a, x, x).sum(axis=1),
     "stencil": lambda a, x: snp.concatenate([x[1:], x[:1]]) - 2 * x,
     "reverse": lambda a, x: x[::-1],
+    "padded": lambda a, x: pad([x[1:4] ** 2, x[5], x], [(range(0, 6, 2),), (3,), (None,)], (N,)),
     "gather": lambda a, x: x[np.array([3, 3, 1, 0, 5, 2])],
     "fold": lambda a, x: x.reshape(2, 3).T.reshape(N),
     "halves": lambda a, x: snp.concatenate([x.reshape(2, 3).sum(axis=0), x.reshape(3, 2).max(axis=1)]),

@@ -13,6 +13,7 @@ from sparsejax.core.trace import eagerly
 from sparsejax.lax import indexing, linear, structural
 from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p, where_p
+from sparsejax.lax.indexing import pad
 from sparsejax.lax.reduce import reduce_p
 from sparsejax.lax.rules import semiring_rules
 from tests.autodiff.checks import array, dense, same_buffers
@@ -91,6 +92,7 @@ OPERATIONS = {
     "entries": lambda A: sj.lax.structural.entries(A),
     "window": lambda A: A[1:, ::2],
     "row": lambda A: A[1],
+    "pad": lambda A: pad([A, shared((M,)), A[0, 0]], [(range(1, 2 * N, 2), None), (0, range(M)), (1, 2)], (2 * N, M)),
     "gather": lambda A: A[np.array([2, 0, 2])],
     "scatter": lambda A: A.at[np.array([2, 0])].add(1.0),
     "concatenate": lambda A: snp.concatenate([A, A * 2, shared((1, M), "csr")]),

@@ -52,7 +52,7 @@ class Sized:
         self._params = eqn.param_dict
         self._changing = [(n, f) for n, value in self._params.items() if (f := resize.mapping(value)) is not None]
         self._kind = self._aval.format, self._aval.fill_value, self._aval.dtype
-        self._function = _numpy_function(eqn)
+        self._function = None if self._changing else _numpy_function(eqn)
         self.by_numpy = self._function is not None
         """Whether `numpy_once` serves."""
 

@@ -318,6 +318,14 @@ def _window(size: int, x: Batched, ranges: tuple[range, ...], axes: tuple[int, .
 indexing.window_p.batch = _window
 
 
+def _pad(size: int, *parts: Any, shape: tuple[int, ...], places: tuple[indexing.Place, ...]) -> Any:
+    values = [spread(faithful(x), size) for x in parts]
+    return indexing.pad_p.bind(*values, shape=(*shape, size), places=tuple((*place, None) for place in places))
+
+
+indexing.pad_p.batch = _pad
+
+
 def _select(size: int, index: Batched, **params: Any) -> Any:
     made = indexing.select_p.bind(faithful(index).value, **params)
     return transpose(made, [*range(made.ndim - 2), made.ndim - 1, made.ndim - 2])
