@@ -72,8 +72,8 @@ def installed(libraries: list[str]) -> list[str]:
 
 def fits(operation: Operation, matrix: Any) -> bool:
     """Whether an operation makes sense on a matrix and takes seconds rather than minutes."""
-    if operation.kind == "pattern" and np.iscomplexobj(matrix.data):
-        return False
+    if np.iscomplexobj(matrix.data) and (operation.kind == "pattern" or operation.stem == "softmax"):
+        return False  # complex numbers have no largest
     if operation.kind not in ("square", "pattern"):
         return True
     if matrix.shape[0] != matrix.shape[1]:
