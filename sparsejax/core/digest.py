@@ -10,11 +10,12 @@ from sparsejax.formats.levels.segments import Array as Buffer
 from sparsejax.formats.storage import Storage
 
 
-def digest(storage: Storage) -> str:
+def digest(storage: Storage, listed: bool = True) -> str:
     """A text that is the same for arrays of the same format, shape, dtype and fill that store the same entries, in any process.
 
     SHA-256 over the buffers, once: the part of the pattern is kept with the pattern, which arrays share, the whole with the storage. Unused
-    positions do not count. O(bytes), about 1.3 GB/s.
+    positions do not count. O(bytes), about 1.3 GB/s. Where entries are not `listed`, the digest is of the buffers as they are: runs stay runs, and
+    unused positions count.
 
     >>> import numpy as np
     >>> from sparsejax.formats import ingest
@@ -22,6 +23,10 @@ def digest(storage: Storage) -> str:
     >>> digest(x) == digest(y), len(digest(x))
     (True, 32)
     """
+    if not listed and not storage.packed:
+        buffers = (*(b for level in storage.buffers for b in level), storage.vals)
+        head = repr((str(storage.format), storage.shape, storage.fill_value.tobytes()))
+        return f"{hashlib.sha256(head.encode()).hexdigest()[:32]} {_of_buffers(buffers)}"
     known: str | None = storage.cache.get("digest")
     if known is None:
         if storage.packed:
@@ -34,15 +39,6 @@ def digest(storage: Storage) -> str:
         whole.update(vals.data if vals.flags.c_contiguous else vals.tobytes())
         known = storage.cache["digest"] = whole.hexdigest()[:32]
     return known
-
-
-def digest_of_buffers(storage: Storage) -> str:
-    """As `digest`, of the buffers as they are: nothing is listed that is stored in runs, and unused positions count. O(bytes)."""
-    if storage.packed:
-        return digest(storage)
-    about = (str(storage.format), storage.shape, storage.fill_value.tobytes())
-    buffers = (*(b for level in storage.buffers for b in level), storage.vals)
-    return f"{hashlib.sha256(repr(about).encode()).hexdigest()[:32]} {_of_buffers(buffers)}"
 
 
 def _of_pattern(storage: Storage) -> str:

@@ -26,14 +26,18 @@ Rule = Callable[..., Any]
 class Records(Protocol):
     """What earlier processes have planned."""
 
-    def recall(self, key: Any, make: Callable[[], ClosedJaxpr], arrays: Sequence[Array], shared: bool) -> Any:
-        """What runs the program of a key, which `make` makes, on such operands, as a `ClosedJaxpr`; None where no process has planned it."""
+    def name(self, key: Any) -> Any:
+        """The name of the record of a program with this key; None where it has none."""
+
+    def recall(self, name: Any, make: Callable[[], ClosedJaxpr], arrays: Sequence[Array], shared: bool) -> Any:
+        """What runs the program of a record, which `make` makes, on such operands, as a `ClosedJaxpr`; None where no process has planned it."""
 
     def of_shapes(self, key: Any, shared: bool, extra: Any) -> Any:
         """Where traces of the program of a key are kept that serve many shapes (`jit/runtime/shapes`)."""
 
-    def keep(self, key: Any, closed: Any, arrays: Sequence[Array]) -> None:
-        """Keep for other processes what a program became that has run on these operands."""
+    def keep(self, name: Any, closed: Any, arrays: Sequence[Array]) -> None:
+        """Keep for other processes what a program became that has run on these operands, in the record of this name, if any; traces for many shapes
+        know where they are kept."""
 
 
 Executor = Callable[[ClosedJaxpr, Sequence[Array]], list[Array]]
@@ -303,15 +307,15 @@ class Primitive:
                 if _noting.notes is not None:
                     _noting.notes.append(Note(self, None, args, values, found[0], family))
                 return found[0] if self.multiple else found[0][0]
-        known = None
+        planned, name = closed is None, None
         if closed is None:
-            closed, known = self._at_once(values, arrays, params, key)
+            closed, name = self._at_once(values, arrays, params, key)
             with _lock:
                 closed = _eager.setdefault(key, closed)
                 forget(_eager)
         results = execute(closed, arrays)
-        if known is not None:
-            _records[0].keep(known, closed, arrays)
+        if planned:
+            _records[0].keep(name, closed, arrays)
         if _noting.notes is not None:
             _noting.notes.append(Note(self, closed, args, values, results, None))
         return results if self.multiple else results[0]
@@ -329,7 +333,7 @@ class Primitive:
     def _at_once(
         self, values: list[Any], arrays: list[Array], params: dict[str, Any], key: Any
     ) -> tuple[ClosedJaxpr, Any]:
-        """The operation as a jaxpr: for these shapes, with a key for its record, or for those that differ in their extents alone."""
+        """The operation as a jaxpr: for these shapes, with the name of its record, or for those that differ in their extents alone."""
         line, numbers = user_line(), [None if isinstance(v, Array) else v for v in values]
 
         def make(avals: Sequence[Aval]) -> tuple[ClosedJaxpr, Any]:
@@ -356,9 +360,9 @@ class Primitive:
         alike = self.name, key[1], tuple([None if isinstance(k, Aval) else k for k in key[2]])
         found = family.find(avals, arrays, make, _records[0].of_shapes(alike, True, None))
         if found is not None:
-            return found[0], alike
-        known = self.name, *key[1:]
-        return _records[0].recall(known, lambda: make(avals)[0], arrays, True) or make(avals)[0], known
+            return found[0], None
+        name = _records[0].name((self.name, *key[1:]))
+        return _records[0].recall(name, lambda: make(avals)[0], arrays, True) or make(avals)[0], name
 
     def _family(self, key: Any) -> Any:
         """What serves all operands that differ from these in their extents alone; None where what it runs was traced for these shapes."""

@@ -179,8 +179,8 @@ class JitFunction(Generic[Result]):
             outs = plans.execute(traced.closed, leaves, once(self._donated_leaves(args, kwargs)))
         else:
             outs = plans.execute(traced.closed, leaves)
-            if traced.record is not None:
-                programs.keep(traced.taken_record(), traced.closed, leaves)
+            if traced.keep is not None:
+                traced.kept(leaves)
             avals = [a._aval for a in leaves]
             self._last = last = traced.shortcut(avals, names) if comes_back and not config.forcing else None
             if last is not None and self._simple and not names and self._families:
@@ -329,15 +329,16 @@ class JitFunction(Generic[Result]):
             told = "" if family is None else family.told(signature.axes(paths, avals))
             reason = cache_misses.reason(self.__name__, key, list(self._cache), paths)
             log.warning("%s%s", reason, f"; {told}" if told else "")
-        record = named if found is not None else (self._known_as, key) if named else None
-        if found is None and record is not None and (kept := programs.recall_function(record, self._function, leaves)):
+        record = programs.name((self._known_as, key)) if named and found is None else None
+        if record is not None and (kept := programs.recall_function(record, self._function, leaves)):
             found = kept, _PLAIN
         closed, (out_tree, limits) = found or make(avals)
         traced = Signature(closed, out_tree, limits)
-        if named:
-            traced.record = record if out_tree == _LEAF and not limits else None
-        elif found is None and alone and not (self._donated or self._donated_names):
-            traced.record = programs.recall_traced(closed, leaves)
+        if named and out_tree == _LEAF and not limits:
+            traced.keep = functools.partial(programs.keep, record)
+        elif not named and found is None and alone and not (self._donated or self._donated_names):
+            record = programs.recall_traced(closed, leaves)
+            traced.keep = None if record is None else functools.partial(programs.keep, record)
         if traced.is_inner:
             return traced
         return self._kept(key, traced)

@@ -66,7 +66,7 @@ _compiled = 0
 
 def compile_text(text: str, plain: bool = False) -> Kernel:
     """The kernel for LLVM text: loaded already, from the object cache on disk, or compiled now, without optimisation where `plain`."""
-    return _found(text, lambda: text, plain, f"a kernel of {text.count(chr(10))} lines")
+    return _found(text, lambda: text, plain, "")
 
 
 def compile_written(name: str, write: Callable[[], str], plain: bool = False) -> Kernel:
@@ -75,6 +75,7 @@ def compile_written(name: str, write: Callable[[], str], plain: bool = False) ->
 
 
 def _found(known_by: str, write: Callable[[], str], plain: bool, called: str) -> Kernel:
+    """The kernel that has this key; a log calls it so, or says how long its text is."""
     key = hashlib.sha256(known_by.encode()).hexdigest()
     kernel = _live.get(key)
     with _lock:
@@ -118,7 +119,7 @@ def _make(known_by: str, write: Callable[[], str], plain: bool, key: str, called
     known = _compiled == before
     if config.log_compiles():
         verb, took = "loaded" if known else "compiled", 1e3 * (time.perf_counter() - started)
-        log.warning("%s %s in %.1f ms", verb, called, took)
+        log.warning("%s %s in %.1f ms", verb, called or f"a kernel of {write().count(chr(10))} lines", took)
     return kernel
 
 

@@ -12,7 +12,6 @@ innermost of these is found in the cache if it fits, and else comes from where t
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -98,9 +97,10 @@ def lines(walked: Walked, survivors: Sequence[float], rest: float, beside: Besid
     again = [depth for depth in range(inner - 1, -1, -1) if depth not in walked.depths]
     if walked.drawn:
         again = sorted({*again}.difference(walked.drawn).union(walked.drawn[:1]), reverse=True)
+    among = walked.among or (1.0,) * len(walked.depths)
     for depth in again:
         part, close, inside = walked.each, 1.0, list[bool]()
-        for own, many, near in zip(walked.depths, walked.fanout, walked.among or itertools.repeat(1.0), strict=False):
+        for own, many, near in zip(walked.depths, walked.fanout, among, strict=True):
             inside.append(own > depth or (depth in walked.drawn and own == depth))
             if inside[-1]:
                 part, close = part * many, close * near

@@ -31,7 +31,7 @@ def divided(made: cin.Definition) -> tuple[dict[Var, cin.Definition], cin.Defini
         shape, definition = tuple(extents[v] for v in variables), cin.Definition(variables, None, part)
         var = Var(Aval(shape, part.dtype, *infer_formats.infer(definition, shape, part.dtype)))
         tensor = cin.Tensor(f"v{var.number}", shape, part.dtype, var.aval.format, var.aval.fill_value)
-        left = _exchanged(made.rhs, part, cin.Access(tensor, variables))
+        left = cin.exchanged(made.rhs, part, cin.Access(tensor, variables))
         if limits.pieces(left, made.op) >= whole:
             break
         before[var], made = definition, cin.Definition(made.indices, made.op, left)
@@ -49,12 +49,3 @@ def _parts(expr: cin.Expr) -> Iterator[cin.Expr]:
         return
     for arg in expr.args:
         yield from _parts(arg)
-
-
-def _exchanged(expr: cin.Expr, part: cin.Expr, read: cin.Access) -> cin.Expr:
-    """`expr` with an access in place of a part of it, wherever that stands."""
-    if expr == part:
-        return read
-    if not isinstance(expr, cin.Call):
-        return expr
-    return cin.Call(expr.op, tuple(_exchanged(a, part, read) for a in expr.args), expr.dtype)

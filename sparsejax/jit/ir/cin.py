@@ -328,6 +328,15 @@ def substitute(expr: Expr, replace: dict[Access, Expr]) -> Expr:
     return Call(expr.op, tuple([substitute(a, replace) for a in expr.args]), expr.dtype)
 
 
+def exchanged(expr: Expr, part: Expr, new: Expr) -> Expr:
+    """`expr` with another expression in place of a part of it, wherever that stands."""
+    if expr == part:
+        return new
+    if type(expr) is not Call:
+        return expr
+    return Call(expr.op, tuple([exchanged(a, part, new) for a in expr.args]), expr.dtype)
+
+
 def replaced(expr: Expr, by_name: Mapping[str, Access]) -> Expr:
     """`expr` with other tensors in place of those with these names; each access keeps its fill."""
 

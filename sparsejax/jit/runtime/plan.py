@@ -40,6 +40,21 @@ class Source(Protocol):
         """The plan of the program as it is written: products are associated as it says."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Resized:
+    """The program of a plan for many shapes, as the source of the plan for one of them."""
+
+    made_of: Source
+    change: resize.Change
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        return self.made_of.jaxpr
+
+    def written(self, storages: Sequence[Storage]) -> Plan:
+        return self.made_of.written(storages).resized(self.change)
+
+
 class Plan(Body):
     """Steps over numbered registers: constants and inputs first, then literals that are read, then results."""
 
@@ -123,7 +138,7 @@ class Plan(Body):
             for s in self.steps
         ]
         made._bodies = {k: made_once(_all_resized, run, change) for k, run in self._bodies.items()}
-        made._written = lambda storages: self._written(storages).resized(change)  # type: ignore[method-assign]
+        made.source = lambda: _Resized(self.source(), change)
         calls = [made._call(number) for number in range(len(made.steps))]
         made._line = sequence.Line(self._line.layout, calls, self.literals)
         made.alone = calls[0] if self.alone is not None else None

@@ -28,7 +28,7 @@ clock = itertools.count()
 class Signature:
     """A traced signature: the jaxpr, the tree of its result, and what its Python integers must fit into."""
 
-    __slots__ = ("closed", "limits", "out_tree", "quick", "record", "used")
+    __slots__ = ("closed", "keep", "limits", "out_tree", "quick", "used")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: tree_util.PyTreeDef, limits: Limits | None = None) -> None:
         self.used = next(clock)
@@ -36,13 +36,14 @@ class Signature:
         self.out_tree = out_tree
         self.limits = limits_of(closed.jaxpr) if limits is None else limits
         self.quick: Shortcut | None = None
-        self.record: Any = None
-        """The key of a record of it that is to be made (`kept.programs`)."""
+        self.keep: Callable[[ClosedJaxpr, Sequence[Array]], None] | None = None
+        """What keeps a record of it after the first call (`kept.programs`), if it is to have one."""
 
-    def taken_record(self) -> Any:
-        """The key of its record, which is made only once."""
-        record, self.record = self.record, None
-        return record
+    def kept(self, leaves: Sequence[Array]) -> None:
+        """Keep a record of it, which has run on these operands, once."""
+        keep, self.keep = self.keep, None
+        if keep is not None:
+            keep(self.closed, leaves)
 
     @property
     def is_inner(self) -> bool:

@@ -7,14 +7,14 @@ import itertools
 import re
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsejax import config
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
-from sparsejax.core.digest import digest_of_buffers
+from sparsejax.core.digest import digest
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Var
 from sparsejax.formats import Format
 from sparsejax.jit.backend import object_cache, records
@@ -27,10 +27,18 @@ CONTENT = 1 << 20
 """Bytes of operands whose content is part of a key at most, which are kept until their program is planned."""
 
 
-def name(key: Any) -> tuple[str, list[str]] | None:
-    """What the record of a program is found by, as text, and the numbers that it must be of; None where programs have no records as things are, or a
-    part has no spelling."""
-    if config.forcing or config.told() or records.recording() or records.exchanged():
+class Name(NamedTuple):
+    """What the record of a program is found by, as text, and the numbers that it must be of."""
+
+    text: str
+    numbers: list[str]
+    has_constants: bool = True
+    """Whether the record says which constants the program has; what was traced has its own."""
+
+
+def name(key: Any) -> Name | None:
+    """The name of the record of a program; None where programs have no records as things are, or a part has no spelling."""
+    if object_cache.active() is None or config.forcing or config.told() or records.recording() or records.exchanged():
         return None
     try:
         text = spelled(key)
@@ -44,7 +52,7 @@ def name(key: Any) -> tuple[str, list[str]] | None:
         return f"{kind} {zlib.crc32(value.encode()) % PLACES}"
 
     text = _NUMBER.sub(placed, text)
-    return object_cache.named(f"program {_settings(config.planning(), config.dense_limit())}\n{text}"), numbers
+    return Name(object_cache.named(f"program {_settings(config.planning(), config.dense_limit())}\n{text}"), numbers)
 
 
 _NUMBER = re.compile(r"\((int|float|complex),'([^']*)',\)")
@@ -118,4 +126,4 @@ def content(arrays: Sequence[Array]) -> str | None:
     """What operands hold, as text; None where that is much."""
     if sum(a.nbytes for a in arrays) > CONTENT:
         return None
-    return "\n" + " ".join([digest_of_buffers(a._storage) for a in arrays])
+    return "\n" + " ".join([digest(a._storage, listed=False) for a in arrays])

@@ -31,6 +31,7 @@ from sparsejax.jit.runtime import plans
 from sparsejax.jit.runtime.kept import encoding, keys, planned
 from sparsejax.jit.runtime.kept.encoding import Unkept
 from sparsejax.jit.runtime.kept.kernels import Images
+from sparsejax.jit.runtime.kept.keys import Name
 from sparsejax.jit.runtime.kept.shapes import ShapesRecord
 from sparsejax.jit.runtime.plan import Plan
 from sparsejax.jit.runtime.shapes import Resized
@@ -100,21 +101,23 @@ _BY_FACTS = b"by facts"
 """In place of a record, where there is one for every content of the operands."""
 
 
+name = keys.name
+
+
 def recall(
-    key: Any, make: Make, arrays: Sequence[Array], shared: bool, consts: tuple[Array, ...] | None = None
+    name: Name | None, make: Make, arrays: Sequence[Array], shared: bool, consts: tuple[Array, ...] | None = None
 ) -> Kept | None:
-    """The program with this key, if it has a record for these operands; the record says which constants there are, unless these are given."""
+    """The program that has a record of this name for these operands, if there is one; the record says which constants there are, unless these are
+    given."""
     cache = object_cache.active()
-    name = None if cache is None else keys.name(key)
     if cache is None or name is None:
         return None
-    text, numbers = name
-    record = cache.load(text)
+    record = cache.load(name.text)
     if record == _BY_FACTS:
         held = keys.content(arrays)
-        record = None if held is None else cache.load(text + held)
+        record = None if held is None else cache.load(name.text + held)
     try:
-        found = None if record is None else Kept(make, record, numbers, shared, consts)
+        found = None if record is None else Kept(make, record, name.numbers, shared, consts)
     except planned.FOREIGN:
         return None
     if found is not None and found.plan.by_facts:
@@ -125,28 +128,26 @@ def recall(
 of_shapes = ShapesRecord
 
 
-def recall_function(key: Any, function: Callable[..., Any], arrays: Sequence[Array]) -> Kept | None:
+def recall_function(name: Name | None, function: Callable[..., Any], arrays: Sequence[Array]) -> Kept | None:
     """As `recall`, for a function of arrays with one result, which its key says all of."""
     make = functools.partial(staging.trace_to_jaxpr, lambda *given: [function(*given)], [a.aval for a in arrays])
-    return recall(key, make, arrays, False)
+    return recall(name, make, arrays, False)
 
 
-def recall_traced(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Any:
-    """The key of what was traced, whose plan is from now on that of its record, if there is one; None where it has no records."""
-    if object_cache.active() is None:
+def recall_traced(closed: ClosedJaxpr, arrays: Sequence[Array]) -> Name | None:
+    """The name of the record of what was traced, whose plan is from now on that of its record, if there is one; None where it has no records."""
+    name = keys.name(("traced", closed))
+    if name is None:
         return None
-    try:
-        key = "traced", keys.of_jaxpr(closed)
-    except Unkept:
-        return None
-    found = recall(key, lambda: closed, arrays, False, closed.consts)
+    found = recall(name, lambda: closed, arrays, False, closed.consts)
     if found is not None:
         closed.cache["plan"], closed.cache["kept"] = found.plan, found
-    return key
+    return name._replace(has_constants=False)
 
 
-def keep(key: Any, closed: Any, arrays: Sequence[Array]) -> None:
-    """Keep a record of a program that has just run on these operands, if it is one that has records."""
+def keep(name: Name | None, closed: Any, arrays: Sequence[Array]) -> None:
+    """Keep a record of this name of a program that has just run on these operands, if it is one that has records; traces for many shapes know where
+    they are kept."""
     if isinstance(closed, Resized):
         closed.member.keep()
         return
@@ -155,12 +156,11 @@ def keep(key: Any, closed: Any, arrays: Sequence[Array]) -> None:
     if not isinstance(plan, Plan) or (known is not None and not known.missed):
         return
     cache = object_cache.active()
-    name = None if cache is None else keys.name(key)
     if cache is None or name is None:
         return
-    text, numbers = name
+    text = name.text
     with suppress(Unkept):
-        record = _record(plan, closed, numbers, key[0] == "traced")
+        record = _record(plan, closed, name)
         if plan.by_facts:
             held = keys.content(arrays)
             if held is None:
@@ -170,8 +170,8 @@ def keep(key: Any, closed: Any, arrays: Sequence[Array]) -> None:
         cache.store(text, record)
 
 
-def _record(plan: Plan, closed: Any, numbers: list[str], traced: bool) -> bytes:
-    """The record of a plan; Unkept where it has none. What was traced has its constants."""
+def _record(plan: Plan, closed: Any, name: Name) -> bytes:
+    """The record of a plan; Unkept where it has none."""
     images: Images = {}
-    consts = [] if traced else [encoding.of_constant(c) for c in closed.consts]
-    return planned.packed({"numbers": numbers, "consts": consts, "plan": planned.of_plan(plan, images)}, images)
+    consts = [encoding.of_constant(c) for c in closed.consts] if name.has_constants else []
+    return planned.packed({"numbers": name.numbers, "consts": consts, "plan": planned.of_plan(plan, images)}, images)

@@ -21,6 +21,7 @@ from sparsejax.jit.backend import object_cache
 from sparsejax.jit.runtime.kept import encoding, kernels, keys, planned
 from sparsejax.jit.runtime.kept.encoding import Fields, Unkept, tupled
 from sparsejax.jit.runtime.kept.kernels import Images
+from sparsejax.jit.runtime.kept.keys import Name
 from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.plan import Plan
 from sparsejax.jit.runtime.shapes import Domain, Member
@@ -42,12 +43,12 @@ class ShapesRecord:
         """The trace for operands of such types, with these numbers and symbols at their extents, which `trace` makes again; None without a record."""
         cache = object_cache.active()
         name = None if cache is None else self._name(avals, stands)
-        record = None if cache is None or name is None else cache.load(name[0])
+        record = None if cache is None or name is None else cache.load(name.text)
         if record is None or name is None:
             return None
         try:
             fields, images = planned.unpacked(record)
-            return self._member(fields, images, trace) if fields["numbers"] == name[1] else None
+            return self._member(fields, images, trace) if fields["numbers"] == name.numbers else None
         except planned.FOREIGN:
             return None
 
@@ -79,11 +80,11 @@ class ShapesRecord:
                     plans.append((bounds, planned.of_plan(plan, images)))
         with suppress(Unkept):
             consts = [encoding.of_constant(c) for c in member.consts]
-            fields = {"numbers": name[1], "domain": member.domain, "consts": consts, "plans": plans}
+            fields = {"numbers": name.numbers, "domain": member.domain, "consts": consts, "plans": plans}
             if plans:
-                cache.store(name[0], planned.packed(fields, images))
+                cache.store(name.text, planned.packed(fields, images))
 
-    def _name(self, avals: Sequence[Aval], stands: Sequence[int | str]) -> tuple[str, list[str]] | None:
+    def _name(self, avals: Sequence[Aval], stands: Sequence[int | str]) -> Name | None:
         types = tuple([(a.ndim, a.dtype, a.format, a.fill_value, a.weak_type, a.is_literal) for a in avals])
         return keys.name(("shapes", self._key, types, tuple(stands)))
 
