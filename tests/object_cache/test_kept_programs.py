@@ -219,6 +219,24 @@ def test_programs_for_many_shapes(folder, traced):
         assert len(traced) < 5 if known else len(traced) > 10
 
 
+def test_what_operands_hold_decides_plans_for_many_shapes(folder, monkeypatch):
+    """A later process that has the same operands plans nothing; others find no plan that was decided by these."""
+    planned, real = [], shapes.plans.planned
+    monkeypatch.setattr(shapes.plans, "planned", lambda *args: planned.append(args) or real(*args))
+
+    def run(seed):
+        made = [operands(k, seed)[0] for k in (0, 1, 2)]
+        return [bits(op(A)) for A in made for op in (lambda A: A.max(axis=1), lambda A: snp.argmax(A, axis=0))]
+
+    with config.using(cache_dir="off"):
+        wanted = {seed: run(seed) for seed in range(3)}
+    for seed, known in ((0, False), (0, True), (1, False), (2, False), (2, True)):
+        sj.clear_caches()
+        del planned[:]
+        assert run(seed) == wanted[seed]
+        assert not (known and planned)
+
+
 def test_guards_of_another_shape(folder, traced):
     """A record whose trace does not hold is no trace of these operands."""
     for order in (((5, 7), (9, 4), (6, 6)), ((6, 6), (3, 3), (9, 4)), ((9, 4), (8, 8), (5, 7))):
@@ -330,6 +348,55 @@ def test_functions_of_users_are_planned_once(folder, recalled):
         wanted = jitted(1, 0.4)
     sj.clear_caches()
     assert jitted(1, 0.4) == wanted
+
+
+def test_slices_and_functions_that_stand_for_others_have_records(folder, recalled):
+    A, B, x, X = operands(0)
+
+    @sj.custom_jvp
+    def cube(x):
+        return x * x * x
+
+    cube.defjvp(lambda primals, tangents: (cube(*primals), 3 * primals[0] ** 2 * tangents[0]))
+    functions = [
+        sj.grad(lambda A, B, x, X: ((x[1:] - x[:-1]) ** 2).sum() + x[3] * X[0, 1], 2),
+        lambda A, B, x, X: X[::-2] * 2,
+        lambda A, B, x, X: nn.softmax(A * 2, axis=1) @ x,
+        sj.grad(lambda A, B, x, X: nn.relu(cube(A) @ x).sum()),
+        lambda A, B, x, X: snp.pad(X, 1) @ np.ones(5),
+    ]
+
+    def run():
+        return [bits(sj.jit(f)(A, B, x, X)) for f in functions]
+
+    first = run()
+    assert not recalled
+    sj.clear_caches()
+    assert run() == first
+    assert len(recalled) >= len(functions)
+    assert not any(kept.missed for kept in recalled)
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan, 1e300])
+def test_programs_whose_values_are_looked_at_have_records(folder, recalled, bad):
+    rng = np.random.default_rng(0)
+    U, V, W = rng.random((60, 2)), rng.random((2, 60)), rng.random((60, 3))
+
+    def run(U, asked):
+        f = sj.jit(lambda U, V, W: (U * 2 @ V) @ W)
+        with np.errstate(all="ignore"):
+            made = bits(f(U, V, W))
+        assert not asked or any(f._cache[k].closed.cache["plan"].checks.before for k in f._cache)
+        return made
+
+    worse = U.copy()
+    worse[3, 1] = bad
+    with config.using(cache_dir="off"):
+        wanted = [run(U, False), run(worse, False)]
+    for _ in range(3):
+        sj.clear_caches()
+        assert [run(U, True), run(worse, False)] == wanted
+    assert recalled
 
 
 def test_functions_of_users_are_traced(folder):

@@ -54,6 +54,9 @@ class Record(Protocol):
     ) -> Member | None:
         """The trace for operands of such types, with these numbers and symbols at their extents, which `trace` makes again."""
 
+    def content(self, storages: Sequence[Storage]) -> str | None:
+        """What operands hold, where that decides what steps there are; None where it is too much to be told."""
+
     def keep(self, member: Member, avals: Sequence[Aval]) -> None:
         """Keep a trace that served operands of such types, if more is known of it than what is kept."""
 
@@ -173,9 +176,14 @@ class Member:
         """Plans, by the bounds of the numbers, and the alternatives that are forced."""
         self._plans: dict[Any, Plan] = {}
         """Those of `bounds`, by the bits of the numbers."""
+        self.by_facts: dict[Any, tuple[str, Callable[[Sequence[Storage]], Plan | None]]] = {}
+        """Of plans of an earlier process that what operands hold decided, what that was, and the plan for such operands."""
+        self.held: dict[Any, str] = {}
+        """What operands held that decided a plan of `bounds`."""
         self.kept = 0
         """How many plans of kernels its record has."""
         self._keep: Callable[[], None] | None = None
+        self._content: Callable[[Sequence[Storage]], str | None] = lambda storages: None
         self._grown = False
         """Whether something was planned that has not run yet."""
 
@@ -237,7 +245,8 @@ class Member:
 
     def kept_in(self, record: Record | None, avals: Sequence[Aval]) -> None:
         """From now on, it is kept there, as one that serves operands of such types."""
-        self._keep = None if record is None else functools.partial(record.keep, self, avals)
+        if record is not None:
+            self._keep, self._content = functools.partial(record.keep, self, avals), record.content
 
     def keep(self) -> None:
         """Keep its plans for other processes, when they have run."""
@@ -259,8 +268,15 @@ class Member:
     def _planned(self, key: Any, values: Sequence[int], storages: Sequence[Storage]) -> Plan:
         with turn:
             if key not in self.bounds:
-                self.bounds[key] = self.planned(values, storages)
+                self.bounds[key] = self._by_facts(key, storages) or self.planned(values, storages)
+                if self.bounds[key].by_facts and (held := self._content(storages)) is not None:
+                    self.held[key] = held
             return self.bounds[key]
+
+    def _by_facts(self, key: Any, storages: Sequence[Storage]) -> Plan | None:
+        """The plan of an earlier process that such operands decided, if any."""
+        held, plan = self.by_facts.pop(key, ("", None))
+        return plan(storages) if plan is not None and self._content(storages) == held else None
 
     def planned(self, values: Sequence[int], storages: Sequence[Storage] = ()) -> Plan:
         """The plan for all shapes in the bucket of these values, as it is made without a record."""

@@ -12,6 +12,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Eqn, Var
 from sparsejax.core.primitive import named
+from sparsejax.core.symbolic import Span, span
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, ingest
 from sparsejax.formats.storage import Storage
@@ -132,6 +133,8 @@ def _of_param(value: Any) -> tuple[str, Any]:
         return "bounded", (value.name, int(value))
     if type(value) is tuple:
         return "tuple", [_of_param(v) for v in value]
+    if type(value) is range or type(value) is Span:
+        return "range", [_of_param(n) for n in (value.start, value.stop, value.step)]
     if isinstance(value, np.dtype) and value.names is None:
         return "dtype", value.str
     if type(value) is Format:
@@ -147,6 +150,8 @@ def _param(kind: str, value: Any) -> Any:
             return Bounded.named(*value)
         case "tuple":
             return tuple([_param(*v) for v in value])
+        case "range":
+            return span(*[_param(*n) for n in value])
         case "dtype":
             return np.dtype(value)
         case "format":

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsejax import config
-from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.digest import digest
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Var
 from sparsejax.formats import Format
+from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import object_cache, records
 from sparsejax.jit.cost import machine
 from sparsejax.jit.runtime.kept.encoding import Unkept, of_format
+from sparsejax.transforms import staging
 
 PLACES = 64
 """Records of programs that differ in a number alone: with more numbers, some take the places of others."""
@@ -103,10 +104,10 @@ def of_jaxpr(closed: ClosedJaxpr) -> str:
     constants).
 
     Unkept where that may be something else in another process, as what operations do that are not this package's."""
-    held = content(closed.consts)
+    held = content([c._storage for c in closed.consts])
     if held is None or closed.shared:
         raise Unkept
-    jaxpr = closed.jaxpr
+    jaxpr = staging.inline(closed.jaxpr)
     numbers = {var: k for k, var in enumerate((*jaxpr.consts, *jaxpr.inputs))}
 
     def used(atom: Atom) -> str:
@@ -122,8 +123,8 @@ def of_jaxpr(closed: ClosedJaxpr) -> str:
     return "\n".join([*lines, " ".join(map(used, jaxpr.outputs)), held])
 
 
-def content(arrays: Sequence[Array]) -> str | None:
+def content(storages: Sequence[Storage]) -> str | None:
     """What operands hold, as text; None where that is much."""
-    if sum(a.nbytes for a in arrays) > CONTENT:
+    if sum(s.nbytes for s in storages) > CONTENT:
         return None
-    return "\n" + " ".join([digest(a._storage, listed=False) for a in arrays])
+    return "\n" + " ".join([digest(s, listed=False) for s in storages])

@@ -42,7 +42,7 @@ def constants(fields: Fields) -> tuple[Array, ...]:
 
 def of_plan(plan: Plan, images: Images) -> Fields:
     """What running a plan takes, whose machine code is added to `images`; Unkept where records do not tell it."""
-    if plan.checks.before or plan.has_bodies or any(len(made) != 1 for made in plan.made):
+    if plan.has_bodies or any(len(made) != 1 for made in plan.made):
         raise Unkept
     return {
         "operands": plan.operands,
@@ -57,6 +57,7 @@ def of_plan(plan: Plan, images: Images) -> Fields:
         "reads": plan.reads,
         "results": plan.results,
         "dead": plan.dead,
+        "checks": plan.layout.checks,
         "fresh": plan.fresh,
         "by_facts": plan.by_facts,
     }
@@ -86,7 +87,7 @@ def plan_of(fields: Fields, images: Images, shared: bool, full: Callable[[], Pla
         (False,) * count,
         tupled(fields["dead"]),
         tupled(fields["results"]),
-        ((),) * count,
+        tupled(fields["checks"]),
     )
     avals = [encoding.aval(a) for a in fields["avals"]]
     return Plan(layout, steps, literals, avals, fields["fresh"], fields["by_facts"], {}, lambda: full().source())

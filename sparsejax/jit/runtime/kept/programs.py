@@ -8,7 +8,7 @@ Operations at once have records, and functions that are compiled as a whole (`co
 what was traced (`recall_traced`). A record holds what
 running takes (`Plan`, `Runnable`), and not what made it: where operands have other facts, or somebody asks for the kernel, the program is planned as
 if there were no record (`Kept.full`). Where what operands hold decided what steps there are (`Plan.by_facts`), that is part of the key. Programs for
-many shapes have records, too (`shapes`). Programs that run others have none, or whose values are looked at on the way. Of programs that differ in numbers
+many shapes have records, too (`shapes`). Programs that run others have none. Of programs that differ in numbers
 alone, few have records (`keys.PLACES`): each holds one, and says of which number.
 
 Records are entries of the object cache: framed, checked, private, and never unpickled. What cannot be read is planned.
@@ -101,9 +101,6 @@ _BY_FACTS = b"by facts"
 """In place of a record, where there is one for every content of the operands."""
 
 
-name = keys.name
-
-
 def recall(
     name: Name | None, make: Make, arrays: Sequence[Array], shared: bool, consts: tuple[Array, ...] | None = None
 ) -> Kept | None:
@@ -114,7 +111,7 @@ def recall(
         return None
     record = cache.load(name.text)
     if record == _BY_FACTS:
-        held = keys.content(arrays)
+        held = keys.content([a._storage for a in arrays])
         record = None if held is None else cache.load(name.text + held)
     try:
         found = None if record is None else Kept(make, record, name.numbers, shared, consts)
@@ -125,7 +122,7 @@ def recall(
     return found
 
 
-of_shapes = ShapesRecord
+name, of_shapes = keys.name, ShapesRecord
 
 
 def recall_function(name: Name | None, function: Callable[..., Any], arrays: Sequence[Array]) -> Kept | None:
@@ -162,7 +159,7 @@ def keep(name: Name | None, closed: Any, arrays: Sequence[Array]) -> None:
     with suppress(Unkept):
         record = _record(plan, closed, name)
         if plan.by_facts:
-            held = keys.content(arrays)
+            held = keys.content([a._storage for a in arrays])
             if held is None:
                 return
             cache.store(text, _BY_FACTS)

@@ -17,6 +17,7 @@ from typing import Any
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
+from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import object_cache
 from sparsejax.jit.runtime.kept import encoding, kernels, keys, planned
 from sparsejax.jit.runtime.kept.encoding import Fields, Unkept, tupled
@@ -55,12 +56,33 @@ class ShapesRecord:
     def _member(self, fields: Fields, images: Images, trace: Callable[[], ClosedJaxpr]) -> Member:
         domain, consts = Domain(*tupled(fields["domain"])), planned.constants(fields)
         made = Member(domain, consts, self._shared, self._extra, trace)
-        for bounds, told in fields["plans"]:
+        for bounds, held, told in fields["plans"]:
             values = tuple(bounds)
-            full = functools.cache(functools.partial(made.planned, values))
-            made.bounds[values, None] = planned.plan_of(told, images, self._shared, full)
+            if held is None:
+                made.bounds[values, None] = self._plan(made, values, told, images)
+            else:
+                made.by_facts[values, None] = held, functools.partial(self._decided, made, values, told, images)
         made.kept = sum(map(_plans_of, made.bounds.values()))
         return made
+
+    def _plan(
+        self, member: Member, bounds: tuple[int, ...], told: Fields, images: Images, observed: Sequence[Storage] = ()
+    ) -> Plan:
+        full = functools.cache(functools.partial(member.planned, bounds, observed))
+        return planned.plan_of(told, images, self._shared, full)
+
+    def _decided(
+        self, member: Member, bounds: tuple[int, ...], told: Fields, images: Images, observed: Sequence[Storage]
+    ) -> Plan | None:
+        """A plan that what was `observed` has decided; None where these sources did not write the record."""
+        try:
+            made = self._plan(member, bounds, told, images, observed)
+        except planned.FOREIGN:
+            return None
+        member.kept += _plans_of(made)
+        return made
+
+    content = staticmethod(keys.content)
 
     def keep(self, member: Member, avals: Sequence[Aval]) -> None:
         """Keep a trace that served operands of such types, if more is known of it than what is kept."""
@@ -73,11 +95,12 @@ class ShapesRecord:
         if cache is None or name is None:
             return
         images: Images = {}
-        plans: list[tuple[Any, Fields]] = []
+        plans: list[tuple[Any, str | None, Fields]] = []
         for (bounds, forced), plan in list(member.bounds.items())[-BUCKETS:]:
-            if forced is None and not plan.by_facts:
+            held = member.held.get((bounds, forced))
+            if forced is None and (held is not None or not plan.by_facts):
                 with suppress(Unkept):
-                    plans.append((bounds, planned.of_plan(plan, images)))
+                    plans.append((bounds, held, planned.of_plan(plan, images)))
         with suppress(Unkept):
             consts = [encoding.of_constant(c) for c in member.consts]
             fields = {"numbers": name.numbers, "domain": member.domain, "consts": consts, "plans": plans}
