@@ -48,6 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
+from sparsejax.formats import searches
 from sparsejax.formats.runs import added, changes, keys_of
 
 Array = NDArray[Any]
@@ -284,26 +285,12 @@ class Passes:
         array([ 1,  2, -1])
         """
         low, end = pos[parent], pos[parent + 1]
-        if len(crd) < MANY:  # all at once
-            inner, extent = crd[pos[0] : pos[-1]], int(max(crd.max(initial=0), wanted.max(initial=0))) + 1
-            owners = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1])
-            keys, asked = keys_of([(owners, inner), (parent, wanted)], len(pos) - 1, extent)
-            low = keys.searchsorted(asked) + pos[0]
-            here = low < end
-            here &= inner.take(low - pos[0], mode="clip") == wanted if len(inner) else False
-            return np.where(here, low, -1)
-        high = end
-        while True:
-            open = low < high
-            if not open.any():
-                break
-            half = (low + high) >> 1
-            behind = open & (crd[np.minimum(half, len(crd) - 1)] < wanted)
-            low = np.where(behind, half + 1, low)
-            high = np.where(behind | ~open, high, half)
-        here = low < end
-        here[here] = crd[low[here]] == wanted[here]
-        return np.where(here, low, -1)
+        met = searches.met(low, end, crd, wanted)
+        if met is None:
+            return searches.bisected(low, end, crd, wanted)
+        here = np.full(len(wanted), -1)
+        here[met[0]] = met[1]
+        return here
 
     def recurred(self, x: Array, b: Array, begins: Array) -> Array:
         """y[k] = b[k] + x[k] * y[k - 1], where y[k - 1] counts as 0 at every k at which a segment `begins`.
@@ -328,6 +315,9 @@ class Passes:
         >>> Passes().placed(np.array([0, 2, 3]), np.array([0, 4, 2]), np.array([0, 1, 1]), np.array([4, 2, 0]), np.array([5, 6, 7]))
         (array([0, 1], dtype=int32), array([6, 7]))
         """
+        met = searches.met(pos[parent], pos[parent + 1], crd, wanted)
+        if met is not None:
+            return met[0].astype(crd_dtype(len(wanted))), vals[met[1]]
         here = self.located(pos, crd, parent, wanted)
         number = (here >= 0).nonzero()[0]
         found = here[number] if len(number) < len(here) else here
