@@ -159,7 +159,7 @@ def test_results_that_are_operands_of_one_call_are_copies():
 
 def test_memory_is_not_kept_where_it_is_large():
     rng = np.random.default_rng(3)
-    n = result_memory.RETURNED // 8 // 16 + 1
+    n = result_memory.SMALLEST // 8 // 16 + 1
     A, H, W = sj.array(np.eye(n), format="csr"), sj.array(rng.random((n, 16))), sj.array(rng.random((16, 16)))
     function = sj.jit(relu)
     for _ in range(3):

@@ -96,7 +96,7 @@ class NumPyCall:
         self._shapes = [a.shape for a in avals] if all(plain_template(a) is not None for a in avals) else None
         """The shapes of operands in the order of NumPy; None where some are in another one."""
         self._pack = struct.Struct(f"{out.ndim + 1}q").pack
-        self._recycled = Recycled() if out.size * out.dtype.itemsize <= result_memory.RETURNED else None
+        self._recycled = Recycled() if out.size * out.dtype.itemsize < result_memory.SMALLEST else None
         """Memory of results, flat and read-only, views of arrays that are written; and the slots of these results."""
 
     @staticmethod

@@ -228,20 +228,14 @@ def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any],
 
 
 def lined(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """As `written`, of a result that begins with a line of the cache, in memory that is kept for no later one. A flat array of up to `RETURNED` bytes
+    """As `written`, of a result that begins with a line of the cache, in memory that is kept for no later one. A flat array of less than `SMALLEST` bytes
     has the other one as its base. Kernels that read rows of whole lines take up to twice as long where these begin anywhere."""
     size = math.prod(shape) * dtype.itemsize
     if size >= SMALLEST and host.has("mremap"):
         return written(shape, dtype)
-    if size > RETURNED:  # bytes of Python's would be set to zero first
-        whole, start, _ = _begun(math.prod(shape), dtype)
-        made: NDArray[Any] = whole[start : start + math.prod(shape)].reshape(shape)
-        vals = made.reshape(-1)
-        freeze(vals, False)
-        return vals, made
     raw = bytearray(size + ALIGNMENT)  # an array in its place would be the base of both
     start = -address_of(np.frombuffer(raw, np.uint8)) % ALIGNMENT
-    made = np.ndarray(shape, dtype, raw, start)
+    made: NDArray[Any] = np.ndarray(shape, dtype, raw, start)
     vals = made.reshape(-1)
     freeze(vals, False)
     return vals, made
