@@ -3,6 +3,7 @@
     a jaxpr       JAXPR_PASSES        what is computed: dead code, common subexpressions, patterns       once per jaxpr
                   inner_sums          operands summed before they are multiplied, where that is cheaper  "
                   reassociate         products of three operands, in the cheaper order                   "
+                  shared_products     what several products can begin with, once                         "
                   fuse                kernels and library calls                                          "
                   STEP_PASSES         sums over fills apart, storage of values between kernels, merging  "
     a kernel      schedule            loop order, conversions, workspaces, from observed facts           once per kernel and bucket of facts
@@ -44,6 +45,7 @@ from sparsejax.jit.graph import (
     pattern_sources,
     reassociate,
     scatter_order,
+    shared_products,
     split_fills,
     static_constants,
     turned_results,
@@ -87,6 +89,14 @@ JAXPR_PASSES: tuple[tuple[Callable[[Jaxpr], Jaxpr], int], ...] = (
     (staging.dead_code, 2),
 )
 """What is made of a jaxpr that has at least so many equations."""
+
+
+JAXPR_CHOICES = {
+    "inner_sums": inner_sums.cheapest,
+    "reassociate": reassociate.cheapest,
+    "shared_products": shared_products.shared,
+}
+"""What is made of a jaxpr, given what operands of a first call hold and the results that are not to be changed; with what was decided."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,7 @@ def steps_of(
     associated as the program says, or all of them (None). `constants` are those of its operands that never change."""
     with choices.drawing(jaxpr), models.remembering():
         notes: list[reassociate.Chosen] = []
-        for name, chosen in (("inner_sums", inner_sums.cheapest), ("reassociate", reassociate.cheapest)):
+        for name, chosen in JAXPR_CHOICES.items():
             if refused is not None and len(jaxpr.eqns) > 1 and choices.does(name):
                 jaxpr, made = chosen(jaxpr, observed, refused)
                 notes += made

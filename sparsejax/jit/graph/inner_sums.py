@@ -97,7 +97,7 @@ def _cheaper(found: _Sum, known: expected.Known, looks: float) -> tuple[list[Eqn
 
     def prices() -> str:
         ways = [found.inner, found.outer], inside
-        return json.dumps([reassociate.cost_of(eqns, found.operands, result, known) for eqns in ways])
+        return json.dumps([reassociate.cost_of(eqns, found.operands, (result,), known) for eqns in ways])
 
     forms = params, found.outer.param_dict, looks
     key = reassociate.key_of("sum inside", found.operands, found.inputs, known, forms)

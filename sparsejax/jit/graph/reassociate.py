@@ -41,6 +41,7 @@ from sparsejax.jit.ir.cin import same_value
 from sparsejax.lax.contract import arithmetic, contract_p, extents_of
 from sparsejax.lax.reduce import OPERATORS, reduce_p
 from sparsejax.lax.semiring import Ring, named, ring_of
+from sparsejax.lax.structural import transpose_p
 
 Labels = tuple[int, ...]
 RINGS = ("plus_times", "or_and", "xor_and", "min_max", "max_min")
@@ -78,7 +79,7 @@ class Chosen:
         if kernels:
             step = made[kernels[0]]
             assert isinstance(step, partition.KernelStep)
-            made[kernels[0]] = replace(step, priced=(*step.priced, self.text))
+            made[kernels[0]] = replace(step, priced=tuple(dict.fromkeys((*step.priced, self.text))))
         return made
 
 
@@ -96,7 +97,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class _Product(Pair):
+class Product(Pair):
     """A contraction of three operands; `first` are the numbers of those that are contracted first."""
 
     first: tuple[int, int]
@@ -107,7 +108,7 @@ def cheapest(
 ) -> tuple[Jaxpr, list[Chosen]]:
     """`jaxpr` with its products of three operands, but those that are `refused`, associated as is cheapest, given the program's inputs; and what
     both ways cost."""
-    return in_turn(jaxpr, observed, refused, _products, _cheaper)
+    return in_turn(jaxpr, observed, refused, products, _cheaper)
 
 
 def in_turn(
@@ -162,17 +163,17 @@ def replaced(jaxpr: Jaxpr, inner: Eqn, outer: Eqn, made: Sequence[Eqn]) -> Jaxpr
 
 def checks_of(jaxpr: Jaxpr, params: Mapping[str, Any], operands: Sequence[Var], sums: int = 0) -> tuple[Check, ...]:
     """What must hold of the operands of a product with these parameters, beside so many `sums` over axes: of what they are made of, where they are
-    products or sums themselves. A sum is a product with ones, so that it counts as a factor. Nothing where numbers are exact."""
+    products, sums or transposes themselves. A sum is a product with ones, so that it counts as a factor. Nothing where numbers are exact."""
     if params["dtype"].kind in "biu":
         return ()
     ring = params.get("ring")
-    made = {eqn.outputs[0]: eqn for eqn in jaxpr.eqns if is_plain(eqn) or is_sum(eqn, params)}
+    made = {e.outputs[0]: e for e in jaxpr.eqns if is_plain(e) or e.primitive is transpose_p or is_sum(e, params)}
     found: list[Var] = []
     left = list(operands)
     while left:
         var = left.pop()
         eqn = made.get(var)
-        if eqn is not None and (eqn.primitive is reduce_p or eqn.param_dict.get("ring") == ring):
+        if eqn is not None and (eqn.primitive is not contract_p or eqn.param_dict.get("ring") == ring):
             sums += eqn.primitive is reduce_p
             left += [a for a in eqn.inputs if isinstance(a, Var)]
         else:
@@ -193,7 +194,8 @@ def is_sum(eqn: Eqn, params: Mapping[str, Any]) -> bool:
     return bool(absent and same)
 
 
-def _products(jaxpr: Jaxpr) -> Iterator[_Product]:
+def products(jaxpr: Jaxpr) -> Iterator[Product]:
+    """Contractions of contractions, as products of three operands."""
     made = {eqn.outputs[0]: eqn for eqn in jaxpr.eqns if is_plain(eqn)}
     if len(made) < 2:
         return
@@ -231,7 +233,7 @@ def _rings(dtype: np.dtype[Any]) -> list[Ring]:
     return [ring_of(named(name), dtype) for name in names]
 
 
-def _product(outer: Eqn, inner: Eqn, place: int) -> _Product | None:
+def _product(outer: Eqn, inner: Eqn, place: int) -> Product | None:
     theirs, ours = inner.param_dict, outer.param_dict
     if theirs["dtype"] != ours["dtype"] or theirs.get("ring") != ours.get("ring"):
         return None
@@ -245,10 +247,10 @@ def _product(outer: Eqn, inner: Eqn, place: int) -> _Product | None:
     operands, inputs = list(outer.inputs), list(around)
     operands[place : place + 1], inputs[place : place + 1] = inner.inputs, inside
     given = tuple(a for a in operands if isinstance(a, Var))
-    return _Product(inner, outer, ours, given, tuple(inputs), ours["output"], (place, place + 1))
+    return Product(inner, outer, ours, given, tuple(inputs), ours["output"], (place, place + 1))
 
 
-def _others(product: _Product) -> Iterator[tuple[int, int]]:
+def others(product: Product) -> Iterator[tuple[int, int]]:
     """Other pairs that may be contracted first: they share a label."""
     ring = product.params.get("ring") or arithmetic(product.params["dtype"])
     for pair in ((0, 1), (1, 2), (0, 2)):
@@ -258,41 +260,41 @@ def _others(product: _Product) -> Iterator[tuple[int, int]]:
             yield pair
 
 
-def _cheaper(product: _Product, known: expected.Known, looks: float) -> tuple[list[Eqn], str]:
+def _cheaper(product: Product, known: expected.Known, looks: float) -> tuple[list[Eqn], str]:
     """The product associated in another way, where that is cheaper even if `looks` is paid for it; and the prices of both ways."""
     known = known.only(product.operands)
     decide = functools.partial(_decided, product, known, looks)
     found = json.loads(decision_cache.remembered(_key(product, known, looks), decide))
-    cheapest, text, eqns = product.first, "", None
+    cheapest, said, eqns = product.first, "", None
     if found is not None:
         (p, q), price, written = found
-        text = f"{_text(product, (p, q))}: cost {price:.4g}, as written {_text(product, product.first)}: {written:.4g}"
+        said = f"{text(product, (p, q))}: cost {price:.4g}, as written {text(product, product.first)}: {written:.4g}"
         eqns = _associated(product, (p, q)) if price <= SURE * written else None
         cheapest = (p, q) if eqns else cheapest
 
     def legal() -> list[str]:
-        others = [pair for pair in _others(product) if _runs(product, pair, known)]
-        return [PAIRS[pair] for pair in dict.fromkeys((cheapest, product.first, *others))]
+        running = [pair for pair in others(product) if _runs(product, pair, known)]
+        return [PAIRS[pair] for pair in dict.fromkeys((cheapest, product.first, *running))]
 
     taken = choices.pick("association", legal, PAIRS[cheapest])
     if taken != PAIRS[cheapest]:
         pair = next(pair for pair, name in PAIRS.items() if name == taken)
         eqns = None if pair == product.first else _associated(product, pair)
-        text = f"{_text(product, pair)}: as chosen"
-    return eqns or [], text
+        said = f"{text(product, pair)}: as chosen"
+    return eqns or [], said
 
 
-def _runs(product: _Product, pair: tuple[int, int], known: expected.Known) -> bool:
+def _runs(product: Product, pair: tuple[int, int], known: expected.Known) -> bool:
     """Whether the two contractions of a product with `pair` contracted first can run."""
     eqns = _associated(product, pair)
     return eqns is not None and _price(eqns, product, known) is not None
 
 
-def _decided(product: _Product, known: expected.Known, looks: float) -> str:
+def _decided(product: Product, known: expected.Known, looks: float) -> str:
     """As JSON: which two operands would best be contracted first instead, what that costs, and what it costs as it is written."""
     written = _price([product.inner, product.outer], product, known)
     best: tuple[float, tuple[int, int]] | None = None
-    for pair in _others(product):
+    for pair in others(product):
         eqns = _associated(product, pair)
         price = None if eqns is None else _price(eqns, product, known)
         if price is not None and (best is None or price < best[0]):
@@ -302,7 +304,7 @@ def _decided(product: _Product, known: expected.Known, looks: float) -> str:
     return json.dumps((best[1], best[0] + looks, written))
 
 
-def _key(product: _Product, known: expected.Known, looks: float) -> str:
+def _key(product: Product, known: expected.Known, looks: float) -> str:
     """All that the decision depends on: the contractions, types of operands and which are the same, and what is known of them."""
     forms = product.output, product.first, product.inner.param_dict, product.outer.param_dict
     return key_of("associate", product.operands, product.inputs, known, forms, looks)
@@ -321,7 +323,7 @@ def key_of(what: str, operands: Sequence[Var], inputs: Sequence[Labels], known: 
     return f"{what} {config.planning()} {machine.current()} {inputs} {types} {pairs} {others}"
 
 
-def _associated(product: _Product, pair: tuple[int, int]) -> list[Eqn] | None:
+def _associated(product: Product, pair: tuple[int, int]) -> list[Eqn] | None:
     """The two contractions of a product with `pair` contracted first; None where the result would have another type."""
     rest = next(k for k in range(3) if k not in pair)
     needed = {*product.output, *product.inputs[rest]}
@@ -351,25 +353,27 @@ def contraction(like: Eqn, operands: Sequence[Var], inputs: Sequence[Labels], ou
     return Eqn(contract_p, tuple(operands), tuple(params.items()), (Var(aval),), like.source)
 
 
-def _price(eqns: Sequence[Eqn], product: _Product, known: expected.Known) -> float | None:
+def _price(eqns: Sequence[Eqn], product: Product, known: expected.Known) -> float | None:
     """What contractions cost: their kernels, merged where that is cheaper, library calls, and what is stored between them."""
-    return cost_of(eqns, product.operands, product.outer.outputs[0], known)
+    return cost_of(eqns, product.operands, (product.outer.outputs[0],), known)
 
 
-def cost_of(eqns: Sequence[Eqn], operands: Sequence[Var], result: Var, known: expected.Known) -> float | None:
-    """What operations cost that make a result of operands; None where they cannot run."""
+def cost_of(
+    eqns: Sequence[Eqn], operands: Sequence[Var], results: tuple[Var, ...], known: expected.Known
+) -> float | None:
+    """What operations cost that make results of operands; None where they cannot run."""
     with choices.pricing():
-        return _cost(eqns, tuple(dict.fromkeys(operands)), result, known)
+        return _cost(eqns, tuple(dict.fromkeys(operands)), results, known)
 
 
-def _cost(eqns: Sequence[Eqn], given: tuple[Var, ...], result: Var, known: expected.Known) -> float | None:
-    jaxpr = Jaxpr(given, (), tuple(eqns), (result,))
+def _cost(eqns: Sequence[Eqn], given: tuple[Var, ...], results: tuple[Var, ...], known: expected.Known) -> float | None:
+    jaxpr = Jaxpr(given, (), tuple(eqns), results)
     found = known.only(given)
     steps = fuse_reductions.merged(intermediate_storage.stored(fuse.fuse(jaxpr), jaxpr, found), jaxpr, found)
-    return pricing.price(steps, found, (result,))
+    return pricing.price(steps, found, results)
 
 
-def _text(product: _Product, first: tuple[int, int]) -> str:
+def text(product: Product, first: tuple[int, int]) -> str:
     """The order of contractions in subscripts."""
     output, *terms = subscripts(product.output, *product.inputs)
     inside = "(" + ",".join(terms[k] for k in first) + ")"
