@@ -11,7 +11,7 @@ other reader.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -51,33 +51,37 @@ def shared(jaxpr: Jaxpr, observed: Mapping[Var, Storage], refused: Collection[Va
     """`jaxpr` with what several of its products can begin with computed once, where that is cheaper, given the program's inputs, but for those that are
     `refused`; and what both ways cost."""
     notes: list[Chosen] = []
-    seen: set[tuple[Var, ...]] = set()
+    seen: set[object] = set()
     for _ in range(reassociate.ROUNDS):
-        groups = _groups(jaxpr, refused)
-        ways = next((w for w in groups if tuple(x.result for x in w) not in seen), None)
+        ways = next((w for w in _groups(jaxpr, refused) if _named(w) not in seen), None)
         if ways is None:
             break
-        seen.add(tuple(w.result for w in ways))
+        seen.add(_named(ways))
         eqns, own = _cheaper(jaxpr, ways, observed)
         if eqns:
             jaxpr, notes = staging.dead_code(_replaced(jaxpr, ways, eqns)), notes + own
     return jaxpr, notes
 
 
-def _groups(jaxpr: Jaxpr, refused: Collection[Var]) -> Iterator[list[_Way]]:
+def _groups(jaxpr: Jaxpr, refused: Collection[Var]) -> list[list[_Way]]:
     """Products that can begin with the same one, two and more."""
+    products = [p for p in reassociate.products(jaxpr) if p.outer.outputs[0] not in refused]
+    if len(products) < 2:
+        return []
     defined = (*jaxpr.inputs, *jaxpr.consts, *(v for e in jaxpr.eqns for v in e.outputs))
     places = {v: k for k, v in enumerate(defined)}
     turned = {e.outputs[0]: e for e in jaxpr.eqns if e.primitive is transpose_p and isinstance(e.inputs[0], Var)}
     found: dict[object, dict[Var, _Way]] = {}
-    for product in reassociate.products(jaxpr):
-        if product.outer.outputs[0] in refused:
-            continue
+    for product in products:
         terms = [_turned(v, labels, turned) for v, labels in zip(product.operands, product.inputs, strict=True)]
         for pair in (product.first, *reassociate.others(product)):
             way = _way(product, pair, terms, places)
             found.setdefault(_begun(way), {}).setdefault(way.result, way)
-    return (list(ways.values()) for ways in found.values() if _apart(ways.values()))
+    return [list(ways.values()) for ways in found.values() if _apart(ways.values())]
+
+
+def _named(ways: Sequence[_Way]) -> object:
+    return tuple([(w.result, w.pair) for w in ways])
 
 
 def _apart(ways: Collection[_Way]) -> bool:
