@@ -394,9 +394,9 @@ def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
         else:
             flat = np.ascontiguousarray(stored).reshape(-1)
         return Storage(format, array.shape, fill, ((),) * format.ndim, flat)
-    differs = stored if stored.dtype == np.bool_ and not fill else stored != fill
-    if fill != fill:
-        differs &= ~np.isnan(stored)
+    if _sifts(format) and stored.size:
+        return _sifted(stored, array.shape, format, fill)
+    differs = runs.differing(stored, fill)
     if _is_list(format):
         (key,) = differs.nonzero()
         buffers = ((np.array([0, len(key)]), key.astype(crd_dtype(array.shape[0]))),)
@@ -405,3 +405,31 @@ def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
     if format.blocked:
         return _ordered(keys, stored[keys], array.shape, format, fill, None, distinct=True)
     return _assemble(keys, stored[keys], array.shape, format, fill)
+
+
+@functools.lru_cache(maxsize=256)
+def _sifts(format: Format) -> bool:
+    """Whether a format lists the last of its dimensions below dense ones, or both of two."""
+    first, stop = format.runs[-1] if len(format.levels) > 1 else (0, 0)
+    above, below = format.levels[:first], format.levels[first:stop]
+    if format.blocked or not below or not all(type(level) in (Compressed, Coordinate) for level in below):
+        return False
+    return stop == 2 if not first else len(below) == 1 and all(level.full for level in above)
+
+
+def _sifted(stored: Array, shape: tuple[int, ...], format: Format, fill: Any) -> Storage:
+    """As `from_dense`, of elements in the order of a format that `_sifts`, row by row: little is made beside the result."""
+    if (
+        stored.size >= passes.MANY
+        and stored.T.flags.c_contiguous
+        and not stored.flags.c_contiguous
+        and stored.ndim == 2
+    ):
+        by_rows = _sifted(stored.T, shape, Format(format.levels, format.order[::-1]), fill)
+        return convert(by_rows, format)
+    rows = np.ascontiguousarray(stored).reshape(-1, stored.shape[-1])
+    pos, crd, vals = passes.over(rows.size).sifted(rows, fill)
+    if not format.levels[0].full:
+        owners = passes.over(len(crd)).owners(pos)
+        return Storage(format, shape, fill, ((np.array([0, len(crd)]), owners), (crd,)), vals)
+    return Storage(format, shape, fill, (*[()] * (format.ndim - 1), (pos, crd)), vals)

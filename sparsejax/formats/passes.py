@@ -11,6 +11,7 @@
     joined     block, place, size           -> block * size + place
     spread     vals, position, count, fill  -> fill but for vals at their positions
     turned     a matrix                     -> its columns, one behind the other
+    sifted     a matrix, fill               -> pos, crd and vals of what differs from the fill in its rows
 
 Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which need not begin at 0:
 
@@ -49,26 +50,16 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.formats import searches
-from sparsejax.formats.runs import added, changes, keys_of
+from sparsejax.formats.runs import added, changes, differing, keys_of
+from sparsejax.formats.runs import crd_dtype as crd_dtype
 
 Array = NDArray[Any]
-
-_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 MANY = 4096
 """Entries from which machine code is worth its call, and a process that has none yet its loading."""
 
 LOADED, OFTEN = 32, 256
 """Passes of one kind over few entries after which machine code is loaded that another process has compiled; after which it is compiled."""
-
-
-def crd_dtype(extent: int) -> np.dtype[Any]:
-    """The dtype of coordinates below `extent`: int32 where it fits.
-
-    >>> crd_dtype(2**40)
-    dtype('int64')
-    """
-    return _INT32 if extent <= 2**31 - 1 else _INT64
 
 
 class Passes:
@@ -164,7 +155,15 @@ class Passes:
         """
         return matrix.T.reshape(-1)
 
-    # ---------------------------------------------------------------------------------------------------- segments
+    def sifted(self, matrix: Array, fill: Any) -> tuple[Array, Array, Array]:
+        """(pos, crd, vals) of the elements that differ from the fill in the rows of a matrix; NaN equals NaN.
+
+        >>> Passes().sifted(np.array([[0, 5], [0, 0], [6, 7]]), 0)
+        (array([0, 1, 1, 3]), array([1, 0, 1], dtype=int32), array([5, 6, 7]))
+        """
+        differs = differing(matrix, fill)
+        pos = np.append(0, np.cumsum(np.count_nonzero(differs, axis=1)))
+        return pos, differs.nonzero()[1].astype(crd_dtype(matrix.shape[1])), matrix[differs]
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
         """(ends, order): coordinate c, below `extent`, is in the list at `order[ends[c]:ends[c + 1]]`.
@@ -550,7 +549,7 @@ class Learning(Passes):
 
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within"),
-        *("mapped", "named", "located", "lined", "turned", "met", "placed"),
+        *("mapped", "named", "located", "lined", "turned", "met", "placed", "sifted"),
         *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed", "entered", "woven"),
     )
 

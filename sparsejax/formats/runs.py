@@ -1,4 +1,4 @@
-"""Runs of equal neighbours in columns of sorted entries, what they add up to, and numbers that entries are sorted by."""
+"""Runs of equal neighbours in columns of sorted entries, what they add up to, and numbers that entries are sorted by; the dtype of coordinates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 ADDED, PAIRWISE = 64, 8
 """Entries at one place up to which all but the first are added up one after the other; numbers up to which NumPy does."""
@@ -61,3 +62,24 @@ def added(vals: Array, starts: Array) -> Array:
             np.add.at(nothing, owners, vals[places])
             made[runs] = vals[starts[runs]] + nothing
     return made
+
+
+def crd_dtype(extent: int) -> np.dtype[Any]:
+    """The dtype of coordinates below `extent`: int32 where it fits.
+
+    >>> crd_dtype(2**40)
+    dtype('int64')
+    """
+    return _INT32 if extent <= 2**31 - 1 else _INT64
+
+
+def differing(array: Array, fill: Any) -> Array:
+    """Which elements differ from the fill; NaN equals NaN.
+
+    >>> differing(np.array([0.0, np.nan, 1.0]), np.nan)
+    array([ True, False,  True])
+    """
+    differs = array if array.dtype == np.bool_ and not fill else array != fill
+    if fill != fill:
+        differs &= ~np.isnan(array)
+    return differs

@@ -71,6 +71,32 @@ def test_nan_fill_counts_as_fill():
     assert made.nnz == 1
 
 
+@pytest.mark.rotating(6)
+@pytest.mark.parametrize("fill", [0.0, -1.0, np.nan])
+@pytest.mark.parametrize("layout", ["C", "F", "strided"])
+@pytest.mark.parametrize(
+    "name",
+    ["csr", "csc", "coo", "(q,q)@(1,0)", "(d,q)", "(d,n)", "dcsr", "(d,d,c)", "(d,d,c)@(2,0,1)", "(d,c,c)", "(q,q,q)"],
+)
+def test_dense_arrays_in_any_layout_are_listed(name, layout, fill):
+    """Few elements and many; what is stored is what differs, in order, with the same bits."""
+    rng = np.random.default_rng(1)
+    form = Format.parse(name, name.split("@")[0].count(",") + 1 if "(" in name else 2)
+    ndim = form.ndim
+    for shape in ((5, 7, 3)[:ndim], (90, 80, 3)[:ndim], (0, 4, 2)[:ndim], (1, 5000, 1)[:ndim]):
+        x = rng.choice([0.0, -0.0, -1.0, np.nan, 2.5], shape)
+        x = np.asfortranarray(x) if layout == "F" else np.repeat(x, 2, axis=0)[::2] if layout == "strided" else x
+        made = convert.from_dense(x, form, fill)
+        validate.validate(made)
+        places = np.nonzero(~np.isnan(x) if np.isnan(fill) else x != fill)
+        expected = convert.from_coords(np.stack(places), x[places], shape, form, fill)
+        assert made.vals.tobytes() == expected.vals.tobytes()
+        for ours, theirs in zip(made.buffers, expected.buffers, strict=True):
+            for own, other in zip(ours, theirs, strict=True):
+                assert own.dtype == other.dtype
+                np.testing.assert_array_equal(own, other)
+
+
 @pytest.mark.parametrize("name", ["dense", "csr", "csc", "coo", "dcsr", "dcsc", "(d,q)@(1,0)", "(c,n)@(0,1)"])
 def test_names_round_trip(name):
     assert Format.parse(str(Format.parse(name, 2)), 2) == Format.parse(name, 2)

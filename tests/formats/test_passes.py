@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats.passes import Learning, Passes
-from sparsejax.jit.runtime.passes import entered_rows, partitions, segment_passes
+from sparsejax.jit.runtime.passes import conversion_passes, entered_rows, partitions, segment_passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
 
 pytestmark = pytest.mark.rotating(16)
@@ -416,8 +416,10 @@ def test_segments_of_every_number_of_vectors_are_tidied(length, dtype, index):
     ("rows", "extent", "longest"), [(0, 5, 1), (40, 1, 1), (200, 64, 9), (3000, 65, 60), (40_000, 900, 9)]
 )
 @pytest.mark.parametrize("which", ["permutation", "some once", "some often", "none"])
-def test_coordinates_that_a_list_names(which, rows, extent, longest, lead, threads):
+def test_coordinates_that_a_list_names(which, rows, extent, longest, lead, threads, monkeypatch):
     """Extents of a word of marks, more and less; entries before the first segment belong to none."""
+    if threads > 1:
+        monkeypatch.setattr(segment_passes, "FAR", 0)
     rng = np.random.default_rng(rows)
     pos = lead + np.append(0, np.cumsum(rng.integers(0, min(longest, extent) + 1, rows)))
     crd = np.concatenate([np.zeros(lead, int), *(np.sort(rng.permutation(extent)[:n]) for n in np.diff(pos))])
@@ -472,6 +474,33 @@ def test_diagonals_are_lined_up(seed, dtype):
 def test_matrices_are_turned(shape, dtype):
     matrix = np.random.default_rng(0).integers(-9, 9, shape).astype(dtype)
     equal(MANY.turned(matrix), FEW.turned(matrix))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("fill", [0, 1, np.nan, complex(1, np.nan), 2j])
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "u8", "f4", "f8", "c8", "c16"])
+def test_what_differs_from_the_fill_is_sifted(dtype, fill, threads, monkeypatch):
+    """Rows shorter and longer than a word of bits, and elements that are the fill, its parts, NaN, and zero of either sign."""
+    if (fill != fill and dtype[0] not in "fc") or (isinstance(fill, complex) and dtype[0] != "c"):
+        return
+    monkeypatch.setattr(conversion_passes, "FAR", 0)
+    rng, fill = np.random.default_rng(0), np.dtype(dtype).type(fill)
+    pool = [-0.0, 0, 1, 2, np.nan] if dtype[0] in "fc" else [0, 1, 2]
+    pool = [*pool, 2j, complex(1, np.nan), complex(np.nan, 2), -0j] if dtype[0] == "c" else pool
+    for shape in ((1, 1), (5, 3), (3, 8), (40, 37), (3, 170), (60, 1)):
+        for share in (0, 0.1, 0.6, 1):
+            matrix = rng.choice(np.array(pool).astype(dtype), shape)
+            matrix[rng.random(shape) >= share] = fill
+            with sj.config.using(num_threads=threads):
+                made = MANY.sifted(matrix, fill)
+            expected = FEW.sifted(matrix, fill)
+            same_parts([*made[:2], made[2].view("u1")], [*expected[:2], expected[2].view("u1")])
+
+
+def test_halves_are_sifted_too():
+    """Of dtypes that kernels do not compare."""
+    matrix = np.array([[0, 1.5], [0, 0]], np.longdouble)
+    same_parts(MANY.sifted(matrix, matrix.dtype.type(0)), FEW.sifted(matrix, 0))
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])

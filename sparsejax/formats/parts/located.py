@@ -64,7 +64,7 @@ def position(storage: Storage, place: Sequence[int]) -> int:
 _freeze: Any = np.ndarray.setflags
 """`_freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
 
-BLOCK = 1 << 17
+BLOCK = 1 << 14
 """Places that are looked up, and rows that are looked through, at a time: what is not found takes no memory beside the result."""
 
 
@@ -232,13 +232,14 @@ def remembered(storage: Storage, key: tuple[int, int, int], begin: tuple[int, in
     """`line` from `begin` on, in steps of one, whose places are kept with the pattern: of many rows where all `LINES` of this length take
     no more memory than the array. O(rows and their short entries)."""
     pos, crd = storage.buffers[1]
-    numbers, found = [], []
-    for k in range(0, count, BLOCK):
+
+    def block(k: int) -> tuple[Array, Array]:
         rows = np.arange(begin[0] + k, begin[0] + min(k + BLOCK, count))
         here = passes.over(len(rows)).located(pos, crd, rows, rows + (begin[1] - begin[0]))
         there = (here >= 0).nonzero()[0]
-        numbers.append((there + k).astype(crd_dtype(count), copy=False))
-        found.append(here if len(there) == len(here) else here[there])
+        return (there + k).astype(crd_dtype(count), copy=False), here if len(there) == len(here) else here[there]
+
+    numbers, found = zip(*map(block, range(0, count, BLOCK)), strict=True)
     places, number = (a[0] if len(a) == 1 else np.concatenate(a) for a in (found, numbers))
     made = _coo(number, storage.vals.take(places), count, storage.fill_value)
     few = count <= BLOCK or LINES * len(places) <= len(storage.vals)

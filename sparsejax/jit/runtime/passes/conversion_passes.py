@@ -16,7 +16,7 @@ from sparsejax.formats.passes import MANY, Array, crd_dtype, use
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime.passes import conversion_loops, partitions, pass_kernels
+from sparsejax.jit.runtime.passes import conversion_loops, partitions, pass_kernels, sifted_rows
 from sparsejax.jit.runtime.passes.conversion_loops import LANES, Vector
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -102,6 +102,13 @@ class CompiledPasses(SegmentPasses):
         made = empty(matrix.size, matrix.dtype)
         run(_turned(matrix.itemsize), *matrix.shape, np.ascontiguousarray(matrix), made)
         return made
+
+    def sifted(self, matrix: Array, fill: Any) -> tuple[Array, Array, Array]:
+        if not sifted_rows.covers(matrix.dtype):
+            return super().sifted(matrix, fill)
+        parts = threads.count() if matrix.size >= FAR else 1
+        ends = [len(matrix) * k // parts for k in range(parts + 1)]
+        return sifted_rows.sifted(np.ascontiguousarray(matrix), fill, list(itertools.pairwise(ends)))
 
 
 def crowded(entries: int, parents: int) -> bool:

@@ -2,7 +2,7 @@
 
     marked     ends 0 0 1 3 3     0 1 1 0    a bit for every coordinate, which stays in a near cache where `ends` does not
     kept       pos, crd           the entries that are named: each is written at the next place, which moves on where it is, without a branch
-    counted    of those           how many entries every segment of the result has
+    counted    of those           where every segment of the result ends
     numbered   of those           order[ends[c]:ends[c + 1]] in place of each coordinate c; then segments are put in order
 
 A permutation names all coordinates once: entries stay in their segments, and `order` alone is looked up.
@@ -10,7 +10,7 @@ A permutation names all coordinates once: entries stay in their segments, and `o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,66 +22,57 @@ from sparsejax.jit.runtime.passes.ranked_segments import Segments, aside
 
 BITS, LANES = 64, 16
 """Of a word of marks; coordinates that are marked at once."""
+TOGETHER = 512
+"""Entries whose numbers are counted before their segments are looked at."""
 Parts = Sequence[tuple[int, int]]
 
 
 def kept(
-    pos: Array, crd: Array, ends: Array, columns: Sequence[Array], parts: Parts
-) -> tuple[Array, Array, list[Array]]:
-    """(stops, crd, columns): the entries that are named, where their segments end; those of a part begin where those of all entries do."""
+    pos: Array, crd: Array, ends: Array, columns: Sequence[Array], made: Array, parts: Parts
+) -> tuple[Array, list[Array]]:
+    """(crd, columns): the entries that are named, those of a part from where its entries began; where segments end goes to `made`."""
     extent, count = len(ends) - 1, len(crd)
-    words, stops = np.empty(extent // BITS + 1, INT64), np.empty(len(pos) - 1, INT64)
+    words = np.empty(extent // BITS + 1, INT64)
     run(_marked(ends.itemsize), extent, ends, words)
     # there is room for all, of which the pages are touched that hold something
     out, moved = np.empty(count, crd.dtype), [np.empty(count, column.dtype) for column in columns]
     pairs = [address(a) for pair in zip(columns, moved, strict=True) for a in pair]
-    behind = *map(address, (pos, crd, words, stops, out)), *pairs
+    behind = *map(address, (pos, crd, words, made, out)), *pairs
     run_parts(_kept(crd.itemsize, tuple([column.itemsize for column in columns])), [(*pair, *behind) for pair in parts])
-    return stops, out, moved
+    return out, moved
+
+
+def counted(pos: Array, crd: Array, ends: Array, made: Array, longest: Array, parts: Parts) -> None:
+    """`made`, where segments of entries end, becomes where those of the result do, and `longest` the length of the longest one; of several parts, `made`
+    becomes the lengths."""
+    sums = np.empty((len(parts), TOGETHER + 1), INT64)
+    kernel = _counted(crd.itemsize, ends.itemsize, len(parts) == 1)
+    behind, room, step = [address(a) for a in (pos, crd, ends, made, longest)], address(sums), sums.strides[0]
+    run_parts(kernel, [(*pair, *behind, room + k * step) for k, pair in enumerate(parts)])
 
 
 def numbered(
     pos: Array,
-    stops: Array | None,
+    stops: Sequence[int] | None,
     made: Array,
     places: tuple[Array, Array],
     columns: tuple[Array, Sequence[Array]],
     targets: tuple[Array, Sequence[Array]],
     parts: Parts,
 ) -> None:
-    """`targets` become the coordinates and columns of the entries that were kept, or, without `stops`, of all, permuted."""
+    """`targets` become the coordinates and columns of the entries that were kept, up to a stop of each part, or, without `stops`, of all, permuted."""
     (ends, order), (crd, others), (out, moved) = places, columns, targets
     sizes = tuple([column.itemsize for column in moved])
     kernel = _numbered(crd.itemsize, ends.itemsize, order.itemsize, out.itemsize, sizes, stops is None)
     room, rows = aside(len(parts), out.itemsize, sizes)
-    slots = pos, pos if stops is None else stops, made, ends, order, crd, *others, out, *moved
+    slots = pos, made, ends, order, crd, *others, out, *moved
+    until = [int(pos[end]) for _, end in parts] if stops is None else stops
     if len(parts) == 1:
-        run(kernel, *parts[0], len(out), *slots, *rows[0])
+        run(kernel, *parts[0], until[0], len(out), *slots, *rows[0])
     else:
         behind = [len(out), *map(address, slots)]
-        run_parts(kernel, [(*pair, *behind, *row) for pair, row in zip(parts, rows, strict=True)])
+        run_parts(kernel, [(*pair, stop, *behind, *row) for pair, stop, row in zip(parts, until, rows, strict=True)])
     del room  # until here, threads write to it
-
-
-def lengths(b: Builder, first: Val, end: Val, given: tuple[Vector, ...]) -> Callable[[Val], Val]:
-    """The length of a segment of the result; of all from `first` to `end`, in order. Sums over all entries before are made first: how many a
-    segment has is not to be foreseen."""
-    pos, stops, crd, ends, sums = given
-    total, begin = b.var("total", b.i64(0)), b.named("begin", pos.get(b, first))
-    with b.if_(b.lt(first, end)), b.for_(begin, stops.get(b, b.sub(end, 1)), "p") as p:
-        c = b.named("c", crd.number(b, p))
-        b.increment(total, b.sub(ends.number(b, b.add(c, 1)), ends.number(b, c)))
-        sums.put(b, b.add(p, 1), b.get(total))
-    before = b.var("before", b.i64(0))
-
-    def of(r: Val) -> Val:
-        stop = b.named("stop", stops.get(b, r))
-        here = b.named("here", b.select(b.lt(begin, stop), sums.get(b, stop), b.i64(0)))
-        made = b.named("length", b.sub(here, b.get(before)))
-        b.set(before, here)
-        return made
-
-    return of
 
 
 @as_kernel
@@ -106,7 +97,7 @@ def _marked(b: Builder, size: int) -> None:
 @as_kernel
 def _kept(b: Builder, size: int, sizes: tuple[int, ...]) -> None:
     first, end = b.slot(0, "i64", "first"), b.slot(1, "i64", "end")
-    pos, crd, words, stops, out = vectors(b, 2, (8, size, 8, 8, size), ("pos", "crd", "words", "stops", "out"))
+    pos, crd, words, made, out = vectors(b, 2, (8, size, 8, 8, size), ("pos", "crd", "words", "made", "out"))
     moves = [
         (Vector.in_slot(b, 7 + 2 * k, own, "source"), Vector.in_slot(b, 8 + 2 * k, own, "target"))
         for k, own in enumerate(sizes)
@@ -120,16 +111,55 @@ def _kept(b: Builder, size: int, sizes: tuple[int, ...]) -> None:
                 target.put(b, to, source.get(b, p))
             word = words.get(b, b.binary("lshr", c, b.i64(6)))
             b.increment(at, b.and_(b.binary("lshr", word, b.and_(c, b.i64(BITS - 1))), b.i64(1)))
-        stops.put(b, r, b.get(at))
+        made.put(b, b.add(r, 1), b.get(at))
+
+
+@as_kernel
+def _counted(b: Builder, size: int, ends_size: int, alone: bool) -> None:
+    """Some entries at a time are counted, up to each of them, before their segments are looked at: how many entries one has is not to be foreseen."""
+    first, end = b.slot(0, "i64", "first"), b.slot(1, "i64", "end")
+    names = "pos", "crd", "ends", "made", "longest", "sums"
+    pos, crd, ends, made, longest, sums = vectors(b, 2, (8, size, ends_size, 8, 8, 8), names)
+    total, before, most = (b.var(name, b.i64(0)) for name in ("total", "before", "most"))
+    r, at, last = b.var("r", first), b.var("at", pos.get(b, first)), b.var("last", b.i64(0))
+    with b.if_(b.lt(first, end)):
+        b.set(last, made.get(b, end))
+    if alone:
+        made.put(b, b.i64(0), b.i64(0))
+    with b.while_(lambda: b.lt(b.get(r), end)):
+        start = b.named("start", b.get(at))
+        stop = b.named("stop", b.min(b.add(start, TOGETHER), b.get(last)))
+        sums.put(b, b.i64(0), b.get(total))
+        with b.for_(start, stop, "p") as p:
+            c = b.named("c", crd.number(b, p))
+            b.increment(total, b.sub(ends.number(b, b.add(c, 1)), ends.number(b, c)))
+            sums.put(b, b.add(b.sub(p, start), 1), b.get(total))
+        b.set(at, stop)
+        row_end = b.var("row_end", b.i64(0))
+
+        def whole() -> Val:
+            """Whether the next segment ends among these entries."""
+            inside = b.lt(b.get(r), end)
+            b.set(row_end, made.get(b, b.add(b.min(b.get(r), b.sub(end, 1)), 1)))
+            return b.and_(inside, b.compare("sle", b.get(row_end), stop))
+
+        with b.while_(whole):
+            here = b.named("here", sums.get(b, b.sub(b.get(row_end), start)))
+            length = b.named("length", b.sub(here, b.get(before)))
+            b.set(most, b.max(b.get(most), length))
+            b.set(before, here)
+            made.put(b, b.add(b.get(r), 1), here if alone else length)
+            b.increment(r)
+    if alone:
+        longest.put(b, b.i64(0), b.get(most))
 
 
 @as_kernel
 def _numbered(
     b: Builder, size: int, ends_size: int, order_size: int, out_size: int, sizes: tuple[int, ...], whole: bool
 ) -> None:
-    first, end, stop = (b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "stop")))
-    names = "pos", "stops", "made", "ends", "order"
-    pos, stops, made, ends, order = vectors(b, 3, (8, 8, 8, ends_size, order_size), names)
+    first, end, until, stop = (b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "until", "stop")))
+    pos, made, ends, order = vectors(b, 4, (8, 8, ends_size, order_size), ("pos", "made", "ends", "order"))
     count = len(sizes)
     crd, *sources = vectors(b, 8, (size, *sizes), ["source"] * (count + 1))
     out, *targets = vectors(b, 9 + count, (out_size, *sizes), ["target"] * (count + 1))
@@ -137,7 +167,6 @@ def _numbered(
     moves, segments = list(zip(sources, targets, strict=True)), Segments((out, *targets), kept, number, stop)
     at, begin = b.var("at", made.get(b, first)), b.named("begin", pos.get(b, first))
     with b.if_(b.lt(first, end)):
-        until = b.named("until", pos.get(b, end) if whole else stops.get(b, b.sub(end, 1)))
         last = b.named("last", b.sub(until, 1))
         with b.for_(begin, until, "p") as p:
             c, later = b.named("c", crd.number(b, p)), crd.number(b, b.min(b.add(p, SOON), last))

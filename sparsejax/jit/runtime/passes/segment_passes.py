@@ -135,17 +135,23 @@ class SegmentPasses(Passes):
         order = np.ascontiguousarray(places[1])
         ends = np.ascontiguousarray(places[0], crd_dtype(len(order) + 1))
         crd, columns, parts = np.ascontiguousarray(crd), [np.ascontiguousarray(c) for c in columns], _rows(pos)
-        stops: Array | None = None
+        stops: list[int] | None = None
         if (
             not pos[0] and len(order) == len(ends) - 1 and _increases(ends)
         ):  # a permutation: segments are as long as before
             made, most = pos, _longest(pos)
         else:
-            made, stops = empty(len(pos), INT64), pos[1:]
+            length = np.zeros(1, INT64)
             if pos[-1] >= MANY:
-                stops, crd, columns = named_segments.kept(pos, crd, ends, columns, parts)
-            given = pos, stops, crd, ends, np.empty(len(crd) + 1, INT64)
-            most = _lengths(_counted_named, (crd.itemsize, ends.itemsize), made, parts, *given)
+                made = empty(len(pos), INT64)
+                crd, columns = named_segments.kept(pos, crd, ends, columns, made, parts)
+            else:
+                made = pos.copy()
+            stops = [int(made[end] if first < end else pos[end]) for first, end in parts]
+            named_segments.counted(pos, crd, ends, made, length, parts)
+            if len(parts) > 1:
+                run(_summed_lengths(), len(made) - 1, made, length)
+            most = int(length[0])
         if most > longest(crd_dtype(len(order)).itemsize) and not _increases(order):
             return None
         found = int(made[-1])
@@ -476,13 +482,6 @@ def _filtered(b: Builder, size: int, out_size: int, sizes: tuple[int, ...], step
         vectors(b, 4, (8, size, 8, out_size), ("pos", "crd", "made", "out")),
     )
     segment_loops.filtered(b, b.slot(0, "i64", "rows"), start, span, step, pos, crd, made, out, pairs_of(b, 8, sizes))
-
-
-@as_kernel
-def _counted_named(b: Builder, size: int, ends_size: int, alone: bool) -> None:
-    counting = _counting(b, alone)
-    given = vectors(b, 4, (8, 8, size, ends_size, 8), ("pos", "stops", "crd", "ends", "sums"))
-    counting.put(b, named_segments.lengths(b, counting.first, counting.end, tuple(given)))
 
 
 @as_kernel
