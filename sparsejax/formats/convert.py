@@ -291,13 +291,13 @@ def _assemble(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
     # sorted and distinct: as many positions as entries means that each has its own, in order, unless the last level has none
     if above.positions == len(vals) and all(level.ordered for level in format.levels[-1:]):
         return Storage(format, shape, fill, tuple(buffers), np.ascontiguousarray(vals))
-    _check_padding(above.positions, vals, format)
+    check_padding(above.positions, vals, format)
     position = np.arange(len(vals)) if position is None else position
     stored = passes.over(above.positions).spread(vals, position, above.positions, fill)
     return Storage(format, shape, fill, tuple(buffers), stored)
 
 
-def _check_padding(positions: int, vals: Array, format: Format) -> None:
+def check_padding(positions: int, vals: Array, format: Format) -> None:
     """Raise if a format stores `positions` values for these entries, out of proportion as `dense_limit` has it."""
     limit, needed = config.dense_limit(), positions * vals.itemsize
     if limit and not format.is_dense and needed > max(limit * vals.nbytes, config.GIBIBYTE):

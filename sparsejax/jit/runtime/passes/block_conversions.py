@@ -323,6 +323,3 @@ def converted(storage: Storage, format: Format) -> Storage | None:
         return plan.run(storage if source == rows else convert.convert(storage, rows))
     made = plan.run(storage)
     return made if format == rows else convert.convert(made, format)
-
-
-convert.use(converted)

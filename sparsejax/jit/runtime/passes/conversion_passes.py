@@ -23,13 +23,14 @@ from sparsejax.jit.runtime.passes.pass_kernels import (
     address,
     as_kernel,
     empty,
+    filled,
     pairs_of,
     run,
     run_parts,
     vectors,
 )
 from sparsejax.jit.runtime.passes.segment_passes import SegmentPasses
-from sparsejax.jit.runtime.system import result_memory, threads
+from sparsejax.jit.runtime.system import threads
 
 SPREAD, DIGIT = 4, 11
 """Extents up to SPREAD times the entries take one pass; others are split into digits of DIGIT bits, so that no cost depends on them."""
@@ -92,8 +93,7 @@ class CompiledPasses(SegmentPasses):
         return owners, numbers
 
     def spread(self, vals: Array, position: Array, count: int, fill: Any) -> Array:
-        cleared = count * vals.itemsize >= result_memory.SMALLEST and not any(np.asarray(fill, vals.dtype).tobytes())
-        made = result_memory.full(count, vals.dtype, 0)[0] if cleared else np.full(count, fill, vals.dtype)
+        made = filled(count, vals.dtype, fill)
         vals, position = np.ascontiguousarray(vals), np.ascontiguousarray(position)
         run(_spread(vals.itemsize, position.itemsize), len(vals), vals, position, made)
         return made

@@ -32,6 +32,13 @@ def empty(count: int, dtype: np.dtype[Any]) -> Array:
     return result_memory.empty(count, dtype)
 
 
+def filled(count: int, dtype: np.dtype[Any], fill: Any) -> Array:
+    """A vector of the fill, to be written by a kernel."""
+    if count * dtype.itemsize >= result_memory.SMALLEST and not any(np.asarray(fill, dtype).tobytes()):
+        return result_memory.full(count, dtype, 0)[0]
+    return np.full(count, fill, dtype)
+
+
 def run(kernel: compiler.Kernel, *slots: int | Array) -> None:
     """Run a pass; arrays are passed by their addresses."""
     status = kernel.function(_packer(len(slots))(*result_memory.passed(slots)))
