@@ -85,10 +85,13 @@ def _name(function: Any) -> str:
 _PACKAGE = __name__.partition(".")[0]
 
 
-def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
+def again(
+    operands: int, whole: bool = False, shorter: Callable[[Array], Array | None] | None = None
+) -> Callable[[Function], Function]:
     """Decorate a function whose first `operands` arguments are arrays, and which looks at types and other arguments alone, never at
     values; at extents only to find them equal, 0 or 1. Calls at once with the types of an earlier call go straight to its plan. With
-    `whole`, it is compiled as one program from the first call on; else when a type comes back, if it is more than one operation.
+    `whole`, it is compiled as one program from the first call on; else when a type comes back, if it is more than one operation. A call with one
+    array and nothing else is what `shorter` gives for it, unless that is None.
 
     >>> import sparsejax as sj
     >>> twice = again(1)(lambda x: x + x)
@@ -107,6 +110,8 @@ def again(operands: int, whole: bool = False) -> Callable[[Function], Function]:
             mark: Any = None
             if args and not kwargs and type(a := args[0]) is Array:
                 if single:
+                    if shorter is not None and len(args) == 1 and (found := shorter(a)) is not None:
+                        return found
                     mark = id(a._aval)
                     same = recent.get(mark)
                     if same is not None:

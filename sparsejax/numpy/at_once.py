@@ -19,6 +19,9 @@ from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.lax.elementwise import primitives, where_p
 
 _SCALAR = Format(())
+_COUNT = Aval((), np.dtype(np.int64), _SCALAR, 0)
+COUNTED = 2048
+"""Values that NumPy counts in less time than a call of a kernel takes."""
 
 
 def simple(key: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[int, ...], int] | None:
@@ -185,6 +188,29 @@ def _one(x: Array, storage: Storage, keys: Sequence[range]) -> Array:
 @functools.lru_cache(maxsize=4096)
 def _vector(x: Aval, count: int) -> Aval:
     return Aval((count,), x.dtype, Format.parse("coo", 1), x.fill_value)
+
+
+def counted(x: Array) -> Array | None:
+    """How many elements differ from zero, counted by one call of NumPy's and remembered; None where there are many values, or not all of these are
+    elements or zero.
+
+    >>> import sparsejax as sj
+    >>> counted(sj.array([[0, 2], [3, 0]], format="csr"))
+    Array(2, dtype=int64)
+    """
+    cache = x._storage.cache
+    number: Any = cache.get("nonzero")
+    if number is None:
+        number = cache["nonzero"] = _counted(x._storage)
+    return made(number, _COUNT) if number else None
+
+
+def _counted(storage: Storage) -> Storage | bool:
+    """The number of elements that differ from zero as an array of no dimensions, or False."""
+    levels = storage.format.levels
+    if len(storage.vals) > COUNTED or storage.fill_value or not all(x.unique and not x.shared for x in levels):
+        return False
+    return Storage(_SCALAR, (), np.int64(0), (), np.array((np.count_nonzero(storage.vals),), np.int64))
 
 
 def places(x: Array, columns: Sequence[Any]) -> Array | None:

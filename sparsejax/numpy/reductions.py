@@ -29,6 +29,7 @@ from sparsejax.lax.structural import broadcast_to as _broadcast_to
 from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
 from sparsejax.lax.structural import reshape as _reshape
+from sparsejax.numpy import at_once
 
 
 def _among(x: Any, where: Any, identity: Any) -> Any:
@@ -178,7 +179,7 @@ def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     return (made, total) if returned else made
 
 
-@again(1, whole=True)
+@again(1, whole=True, shorter=at_once.counted)
 def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.count_nonzero`: stored zeros do not count, a fill other than zero does.
 

@@ -101,3 +101,40 @@ def test_numbers_beside_arrays_are_told_apart_when_calls_come_back():
         assert snp.dot(x, 2.0).todense().tolist() == (2 * x.todense()).tolist()
         assert np.isnan(snp.nanmax(sj.array(np.array([np.nan, np.nan]))).item())
         assert snp.nanmax(x, axis=1).todense().tolist() == [1.0, 4.0]
+
+
+@pytest.mark.parametrize("fill", [0.0, -0.0, 2.0, np.nan])
+@pytest.mark.parametrize(
+    "form", ["dense", "csr", "csc", "coo", "dcsr", "bsr:2x2", "dia", "ell", "bitmap", "hash", "rle", "banded", "lil"]
+)
+def test_elements_that_are_not_zero_are_counted(form, fill):
+    """Few values, which are counted and remembered, and many; stored zeros, padding, runs of one value, and slices of what was counted."""
+    rng = np.random.default_rng(4)
+    for n in (1, 7, 60):
+        x = np.where(rng.random((n, n + 1)) < 0.3, rng.integers(-1, 2, (n, n + 1)) * 1.0, fill)
+        A = sj.array(x, format=form, fill_value=fill)
+        for _ in range(3):
+            for part, expected in (
+                (A, x),
+                (A[1:], x[1:]),
+                (A[:, ::2], x[:, ::2]),
+                (-A, -x),
+                (A * 0, x * 0),
+                (A.T, x.T),
+            ):
+                made = snp.count_nonzero(part)
+                assert (made.shape, made.dtype, int(made)) == ((), np.int64, np.count_nonzero(expected))
+    assert int(snp.count_nonzero(-A)) == int(sj.jit(snp.count_nonzero)(A)) == np.count_nonzero(x)
+
+
+def test_a_number_that_was_counted_may_be_donated():
+    A = sj.array([[0, 2], [3, 0]], format="csr")
+    for _ in range(5):
+        doubled = sj.jit(lambda n: n * 2, donate_argnums=0)(snp.count_nonzero(A))
+        assert (int(doubled), int(snp.count_nonzero(A))) == (4, 2)
+
+
+def test_entries_that_are_stored_twice_count_as_their_sum():
+    pos, crd, vals = np.array([0, 2]), np.array([1, 1], np.int32), np.array([1.0, -1.0])
+    A = sj.array(sj.formats.Storage(sj.formats.Format.parse("(d,n)", 2), (1, 3), np.float64(0), ((), (pos, crd)), vals))
+    assert int(snp.count_nonzero(A)) == 0
