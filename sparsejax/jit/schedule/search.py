@@ -21,6 +21,7 @@ Source: reference section 4.3 (the repaired cost model of Scorch) and Galley's p
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 import operator
@@ -44,7 +45,6 @@ BEAM, LISTED = 400, 120
 TRIED, MOST = 24, 20_000
 """Orders that are listed as legal, of so many at most."""
 FEW = 6  # variables up to which the beam is that wide; with more, it narrows with the cube of their number
-_SPENT = operator.itemgetter(0)
 
 
 def choose(nest: Nest, facts: Facts, workspace: str = "auto", prefix: tuple[cin.IndexVar, ...] = ()) -> Schedule | None:
@@ -123,8 +123,8 @@ class Model(LoopCosts):
         states = [self.walk(prefix)]
         variables = nest.variables
         width = BEAM if len(variables) <= FEW else max(4, BEAM * FEW**3 // (8 * len(variables) ** 3))
-        for _ in range(len(variables) - len(prefix)):
-            best: dict[object, tuple[float, State]] = {}
+        for depth in range(len(prefix) + 1, len(variables) + 1):
+            best: dict[object, State] = {}
             for state in states:
                 for var in variables:
                     if var in state.bound or (var in around and not around[var] <= state.bound):
@@ -132,23 +132,17 @@ class Model(LoopCosts):
                     grown = self.walk((*state.order, var))
                     key = (grown.bound, self.prefix(grown.order), grown.discordant)
                     now = best.get(key)
-                    if now is None or grown.cost < now[0]:  # else it costs more, whatever it waits for
-                        spent = self.spent(grown)
-                        if now is None or spent < now[0]:
-                            best[key] = spent, grown
-            states = [state for _, state in sorted(best.values(), key=_SPENT)[:width]]
+                    if now is None or (grown.cost < (least := self.spent(now)) and self.spent(grown) < least):
+                        best[key] = grown
+            states = [*best.values()]
+            if depth < len(variables) or len(states) > width:
+                states = sorted(states, key=self.spent)[:width]
         if len(variables) > FEW:
             known = {s.order for s in states}
             listed = [order for order in storage_orders(nest, around) if order[: len(prefix)] == prefix]
             states += [self.walk(order) for order in listed if order not in known]
-        priced: list[tuple[Cost, State]] = []
-        least = math.inf
-        for spent, state in sorted([(self.spent(s), s) for s in states], key=_SPENT):
-            if spent <= least:  # its loops alone cost more else
-                cost = self.total(state)
-                least = min(least, cost.total)
-                priced.append((cost, state))
-        priced = sorted([item for item in priced if math.isfinite(item[0].total)], key=lambda item: item[0].total)
+        priced = [item for item in self._priced(states) if math.isfinite(item[0].total)]
+        priced.sort(key=lambda item: item[0].total)
         if not priced:
             return None
         priced = neighbours.added(self, priced, prefix)
@@ -158,6 +152,24 @@ class Model(LoopCosts):
         if not found or found[0].cost.running >= 0.8 * cost.running:
             return made
         return replace(made, remembered=found[0])
+
+    def _priced(self, states: Sequence[State]) -> list[tuple[Cost, State]]:
+        """What states cost that end with the last loop, but for those whose loops alone cost more than another in all. What loops wait for is found out
+        when no others are left that might cost less."""
+        priced: list[tuple[Cost, State]] = []
+        least = math.inf
+        left = [(s.cost, False, number) for number, s in enumerate(states)]
+        heapq.heapify(left)
+        while left and left[0][0] <= least:
+            _, waits, number = heapq.heappop(left)
+            state = states[number]
+            if waits:
+                cost = self.total(state)
+                least = min(least, cost.total)
+                priced.append((cost, state))
+            else:
+                heapq.heappush(left, (self.spent(state), True, number))
+        return priced
 
     def _remembered(self, priced: Sequence[tuple[Cost, State]], chosen: State) -> list[Candidate]:
         """The orders in which copies may be remembered, the cheapest then first: those that add up in the same order as the one that is chosen,
