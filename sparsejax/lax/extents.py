@@ -7,6 +7,7 @@ g:i64[n:d] = range[start=0, size=n, step=1]    0, 1, ... n - 1
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from sparsejax.core.symbolic import SymbolicDim, length, span
 from sparsejax.core.trace import current
 from sparsejax.formats import Format, ingest
 from sparsejax.formats.parts import diagonals
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, sealed
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.structural import broadcast_to
@@ -38,9 +39,7 @@ range_p = Primitive(
     "range",
     typing=lambda start, size, step, dtype: rules.dense((size,), dtype),
     reference=lambda start, size, step, dtype: _numbers(start, size, step, dtype),
-    call=lambda out_aval, start, size, step, dtype: Storage(
-        out_aval.format, out_aval.shape, out_aval.fill_value, ((),), _numbers(start, size, step, dtype)
-    ),
+    call=lambda out_aval, start, size, step, dtype: _range(out_aval, start, size, step),
 )
 empty_p = Primitive(
     "empty",
@@ -53,6 +52,23 @@ empty_p = Primitive(
 
 def _numbers(start: int, size: int, step: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.arange(start, start + size * step, step).astype(dtype, copy=False)
+
+
+def _range(aval: Aval, start: int, size: int, step: int) -> Storage:
+    if start == 0 and step == 1 and aval.dtype == INT64 and 0 < size.bit_length() <= COUNTED:
+        made = Storage(aval.format, aval.shape, aval.fill_value, ((),), _counted(size.bit_length())[:size])
+        made.cache["extremes"] = 0, size - 1
+        return made
+    return Storage(aval.format, aval.shape, aval.fill_value, ((),), _numbers(start, size, step, aval.dtype))
+
+
+COUNTED = 16
+"""Bits of lengths whose numbers are the beginning of what longer ones have: nothing is made for a new length."""
+
+
+@functools.cache
+def _counted(bits: int) -> np.ndarray[Any, Any]:
+    return sealed(np.arange(1 << bits, dtype=INT64))
 
 
 def extent(size: Any) -> Any:

@@ -28,7 +28,7 @@ from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import current
 from sparsejax.formats import Compressed, Format, convert, selection, structural
 from sparsejax.formats.parts import taken
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indirect import rows
@@ -49,6 +49,10 @@ def _window_reference(x: Any, ranges: tuple[range, ...], axes: tuple[int, ...]) 
 
 
 def _window_call(x: Storage, out_aval: Aval, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Storage:
+    if x.format.is_dense and convert.in_order(out_aval.format):
+        vals = np.array(convert.to_dense(x)[slices(ranges)], order="C").reshape(-1)
+        vals.setflags(write=False)
+        return Storage.dense(dense_template(out_aval.format, out_aval.shape, out_aval.fill_value), vals, {})
     keys = [None if r == range(n) else r for r, n in zip(ranges, x.shape, strict=True)]
     made = None if x.format.is_dense else taken.by_levels(x, keys, axes, out_aval.format)
     if made is None:

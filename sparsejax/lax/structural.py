@@ -19,7 +19,7 @@ from sparsejax.core.trace import current
 from sparsejax.errors import FormatError, TracerIntegerConversionError
 from sparsejax.formats import Format, convert, grouping, selection, structural
 from sparsejax.formats.parts import constant, diagonals
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.ir import cin
 from sparsejax.lax import typing_rules as rules
 
@@ -236,12 +236,20 @@ def _unit_axes_notation(x: rules.Operand, shape: tuple[int, ...]) -> cin.Definit
     return cin.Definition(indices, None, rules.access(x, [next(kept) if n != 1 else 0 for n in rules.shape_of(x)]))
 
 
+def _unit_axes_call(x: Storage, out_aval: Aval, shape: tuple[int, ...]) -> Storage:
+    if convert.in_order(x.format) and convert.in_order(out_aval.format):
+        known = x.cache.get("extremes")
+        template = dense_template(out_aval.format, shape, x.fill_value)
+        return Storage.dense(template, x.vals, {} if known is None else {"extremes": known})
+    return structural.reshape(x, shape, out_aval.format)
+
+
 unit_axes_p = Primitive(
     "unit_axes",
     typing=lambda x, shape: rules.dense(shape, x.dtype),
     reference=lambda x, shape: np.reshape(x, shape),
     notation=_unit_axes_notation,
-    call=lambda x, out_aval, shape: structural.reshape(x, shape, out_aval.format),
+    call=_unit_axes_call,
 )
 """A dense array with axes of extent one put in or left out: a view, or no more than another way to index where it is read."""
 

@@ -193,6 +193,7 @@ class Plan(Body):
     def _sized_line(self) -> sequence.Line:
         """What `once` runs, under the settings of `config` as they are."""
         steps, kernels, shapes = list[sequence.Step](), set[int](), list[tuple[int, ...]]()
+        constants = set(range(self.operands, self.operands + len(self.literals)))
         for number, step in enumerate(self.steps):
             if isinstance(step, KernelRunner):
                 kernels.add(number)
@@ -202,7 +203,8 @@ class Plan(Body):
                 steps.append(unkept.Several(functools.partial(self._called_once, number)))
                 shapes.append(())
             else:
-                kept = not step.eqn.inputs and not step.eqn.effect
+                kept = constants.issuperset(self.reads[number]) and not step.eqn.effect
+                constants.update(self.made[number] if kept else ())
                 steps.append(unkept.Call(library_call.Sized(step.eqn), kept))
                 shapes.append(step.eqn.outputs[0].aval.shape)
         layout = dataclasses.replace(self._line.layout, shapes=tuple(shapes), tried=frozenset(kernels))

@@ -17,7 +17,7 @@ from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.system import result_memory
 
 CONSTANTS = 256
-"""Results of a call without operands, such as an extent, that are kept, by the numbers that they depend on."""
+"""Results of a call of constants, or without operands, such as an extent, that are kept, by these and by the numbers that they depend on."""
 CONSTANT_BYTES = 1 << 20
 """How many bytes those of one call have."""
 
@@ -53,28 +53,30 @@ class Call:
     __slots__ = ("call",)
 
     def __init__(self, sized: library_call.Sized, kept: bool) -> None:
-        """What has no operands may be `kept`."""
+        """What has no operands but constants may be `kept`."""
         self.call: Callable[[Sequence[Storage], Shape, resize.Change], Storage] = (
             _kept(sized) if kept else sized.numpy_once if sized.by_numpy else sized.once
         )
 
 
 def _kept(sized: library_call.Sized) -> Callable[[Sequence[Storage], Shape, resize.Change], Storage]:
-    known: dict[Any, Storage] = {}
+    known: dict[Any, tuple[Storage, Sequence[Storage]]] = {}
     held = 0
 
     def constant(inputs: Sequence[Storage], shape: Shape, change: resize.Change) -> Storage:
         nonlocal held
-        numbers = sized.numbers(shape, change)
-        result = known.get(numbers)
-        if result is None:
-            result = sized.once(inputs, shape, change)
-            if result.nbytes <= result_memory.RETURNED:
-                held += result.nbytes
-                if len(known) >= CONSTANTS or held > CONSTANT_BYTES:
-                    known.clear()
-                    held = result.nbytes
-                known[numbers] = result
+        numbers = sized.numbers(shape, change), tuple(map(id, inputs))
+        found = known.get(numbers)
+        if found is not None:
+            return found[0]
+        result = sized.once(inputs, shape, change)
+        size = result.nbytes
+        if size <= result_memory.RETURNED:
+            held += size
+            if len(known) >= CONSTANTS or held > CONSTANT_BYTES:
+                known.clear()
+                held = size
+            known[numbers] = result, inputs
         return result
 
     return constant

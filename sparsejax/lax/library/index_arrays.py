@@ -43,7 +43,7 @@ def _wrapped(x: Storage, extent: int) -> Storage | None:
     values = x.vals if x.packed else x.expand()[1]
     if not len(values):
         return x
-    low, high = int(values.min()), int(values.max())
+    low, high = x.cache.get("extremes") or (int(values.min()), int(values.max()))
     if low >= 0 and high < extent:
         return x
     if low < -extent or high >= extent:

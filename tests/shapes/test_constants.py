@@ -1,0 +1,47 @@
+"""Index arrays that a program makes of extents alone: what is known of them, and what is made for lengths that come back."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+
+def chosen(x, labels):
+    return snp.take_along_axis(x, labels[:, None], axis=1)[:, 0]
+
+
+def test_rows_are_counted_for_every_length():
+    rng, f = np.random.default_rng(0), sj.jit(chosen)
+    for n in (3, 7, 5, 9, 5, 1, 700, 8, 70_000, 5, 66_000):
+        x, labels = rng.random((n, 4)), rng.integers(-4, 4, n)
+        np.testing.assert_array_equal(f(x, labels).todense(), x[np.arange(n), labels])
+
+
+def test_labels_out_of_bounds_are_found_beside_rows_that_are_counted():
+    rng, f = np.random.default_rng(0), sj.jit(chosen)
+    for n in (3, 7, 5, 9, 6):
+        f(rng.random((n, 4)), rng.integers(0, 4, n))
+    expected = f(rng.random((8, 4)), np.full(8, 3))
+    with pytest.raises(IndexError):
+        f(rng.random((8, 4)), np.full(8, 4))
+    assert expected.shape == (8,)
+
+
+def test_counted_numbers_cannot_be_written():
+    f = sj.jit(lambda x: snp.arange(x.shape[0]))
+    for n in (3, 7, 5, 9, 6):
+        made = f(np.zeros(n))
+        np.testing.assert_array_equal(made.todense(), np.arange(n))
+        with pytest.raises(ValueError):
+            made._storage.vals.flags.writeable = True
+
+
+@pytest.mark.parametrize("key", [np.s_[1:, 0], np.s_[::-1, 1], np.s_[::2], np.s_[:, 2:], np.s_[0:0], np.s_[-3:, ::-2]])
+def test_parts_of_dense_arrays_of_any_length(key):
+    f = sj.jit(lambda x: (x[key], x.T[key[::-1] if isinstance(key, tuple) else (slice(None), key)]))
+    for n in (4, 7, 5, 9, 6, 700):
+        x = np.arange(4.0 * n).reshape(n, 4)
+        one, other = f(x)
+        np.testing.assert_array_equal(one.todense(), x[key])
+        np.testing.assert_array_equal(other.todense(), x.T[key[::-1] if isinstance(key, tuple) else (slice(None), key)])
