@@ -5,11 +5,13 @@ import random
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.sparse import csgraph
 
 import sparsejax as sj
 import sparsejax.numpy as snp
 from examples import graphs
 from sparsejax import config, lax
+from sparsejax.jit.runtime.whole import driver, loop
 from tests.control import running
 
 N = 23
@@ -281,3 +283,36 @@ def test_interrupted():
         return lax.while_loop(lambda s: s[1] >= 0, lambda s: (s[0] * 1.0, s[1] + 0), (x, 1))[0]
 
     running.is_interrupted(endless)
+
+
+@pytest.mark.parametrize("looked", [1, 3])
+@pytest.mark.parametrize("algorithm", ["bfs", "shortest_paths"])
+def test_loops_whose_sparse_carries_shrink_and_grow_get_another_plan(algorithm, looked, monkeypatch):
+    """Fans of nodes behind paths, so that a frontier is wide, narrow and wide again; results are the same in every call."""
+    monkeypatch.setattr(loop, "WIDE", 0)
+    monkeypatch.setattr(driver, "LOOKED", looked)
+    ended, run = [], loop.Loop.run
+
+    def noted(*args):
+        made = run(*args)
+        ended.append(made[1])
+        return made
+
+    monkeypatch.setattr(loop.Loop, "run", noted)
+    edges, last = [], 0
+    for width, length in ((70, 12), (3, 15), (90, 9)):
+        edges += [(last, last + k) for k in range(1, width + 1)] + [
+            (last + k, last + width + 1) for k in range(1, width + 1)
+        ]
+        last += width + 1
+        edges += [(last + k, last + k + 1) for k in range(length)]
+        last += length
+    i, j = np.array(edges).T
+    graph = sp.csr_array(
+        (np.random.default_rng(0).integers(1, 9, len(i)) / 8, (i, j)), shape=(last + looked, last + looked)
+    )
+    A = sj.array(graph)
+    expected = graphs.levels_reference(graph, 0) if algorithm == "bfs" else csgraph.dijkstra(graph, indices=0)
+    for _ in range(4):
+        np.testing.assert_array_equal(getattr(graphs, algorithm)(A, 0).todense(), expected)
+    assert False in ended and True in ended

@@ -27,6 +27,9 @@ from sparsejax.jit.runtime.whole.loop import Loop
 from sparsejax.jit.runtime.whole.registers import Unbound
 from sparsejax.lax.rounds import Body, Rounds
 
+FEWER = 8
+"""How many times fewer entries go around than a loop was planned for, where it gets another plan."""
+
 Step = KernelRunner | partition.CallStep
 
 
@@ -279,6 +282,30 @@ class Plan(Body):
         facts = tuple(s.cache.get("positions") or statistics.positions(s) for s in (*asked, *given))
         count = len(carry)
         key = id(going), config.planning(), threads.count(), facts
+        usual = table = self._table(key, going, asked, given, sample, count)
+        while table is not None and usual is not None:
+            entries, few = None, usual.entries // FEWER
+            if usual.varies:
+                entries = (few, math.inf) if table is usual else (0, few * FEWER // 2)
+            carry, ended = table.run((*asked, *given), carry, rounds, unread, entries)
+            if ended:
+                return carry
+            if table is not usual:
+                table = usual
+            else:
+                table = self._table((*key, "few"), going, asked, given, carry, count)
+        return None if usual is None else usual.run((*asked, *given), carry, rounds, unread)[0]
+
+    def _table(
+        self,
+        key: Any,
+        going: Plan | None,
+        asked: Sequence[Storage],
+        given: Sequence[Storage],
+        sample: Sequence[Storage] | None,
+        count: int,
+    ) -> Loop | None:
+        """The table that is kept under a key, or made of a sample; None where there is none."""
         if key not in self._tables:
             if sample is None:
                 return None
@@ -290,8 +317,8 @@ class Plan(Body):
                 if len(self._tables) >= 64:
                     self._tables.clear()
                 self._tables[key] = made, going
-        table, _ = self._tables[key]
-        return None if table is None else table.run((*asked, *given), carry, rounds, unread)
+        found: Loop | None = self._tables[key][0]
+        return found
 
     @cached_property
     def _asks(self) -> bool:

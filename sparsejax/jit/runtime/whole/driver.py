@@ -47,6 +47,8 @@ DONE = 7
 nothing, and what `ctypes` returns then is left over from another call: nobody but the word tells."""
 FIRST = 64
 """Rounds before Python is asked for signals for the first time."""
+LOOKED = 8
+"""Rounds after which it is seen whether a table still suits, always the same: what a loop computes depends on no clock."""
 AWAY = 0.05
 """Seconds, about, after which it is asked again."""
 LANES = 8
@@ -67,10 +69,11 @@ def drive(
     words: NDArray[np.int64],
     left: int | None,
     failures: Mapping[int, Callable[[NDArray[np.int64]], None]],
-) -> None:
+    suits: Callable[[], bool] | None = None,
+) -> bool:
     """Run a table on the slots at this address, so many rounds or (None) until it leaves, and ask for signals from time to time. Where an operation
-    fails, what stands beside its number raises."""
-    run, budget = kernel().function, FIRST
+    fails, what stands beside its number raises. Whether it came to its end: not where it no longer `suits` after some `LOOKED` rounds."""
+    run, budget = kernel().function, FIRST if suits is None else LOOKED
     while True:
         now = budget if left is None else min(budget, left)
         slots[BUDGET], started = now, time.perf_counter()
@@ -79,7 +82,11 @@ def drive(
             if left is not None:
                 left -= now
                 if not left:
-                    return
+                    return True
+            if suits is not None:
+                if not suits():
+                    return False
+                continue
             budget = budget * 2 if time.perf_counter() - started < AWAY else max(1, budget // 2)
             continue
         if status:
@@ -89,7 +96,7 @@ def drive(
             if status == -DONE:
                 raise KeyboardInterrupt
             compiler.check(status)
-        return
+        return True
 
 
 def written(b: LLVMBuilder) -> str:

@@ -39,9 +39,19 @@ from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.system import allocator, result_memory
 from sparsejax.jit.runtime.whole import driver
 from sparsejax.jit.runtime.whole.driver import ADD, COPY, HALT, JUMP, MOVE, TICK, UNLESS
-from sparsejax.jit.runtime.whole.registers import Register, Unbound, tensor_of, words_of
+from sparsejax.jit.runtime.whole.registers import Register, Unbound, block_of, tensor_of, words_of
 from sparsejax.jit.runtime.whole.table import LINE, Table
 from sparsejax.lax.rounds import Rounds
+
+WIDE = 1 << 20
+"""Bytes of dense carries from which a loop whose sparse ones shrink is planned again."""
+
+
+def varies(carry: Sequence[Storage]) -> bool:
+    """Whether another plan may suit a loop where sparse carries have far fewer entries than it was planned for: what rounds do for all elements of
+    dense ones takes most of the time then."""
+    dense = sum(s.vals.nbytes for s in carry if s.format.full)
+    return dense >= WIDE and not all(s.format.full for s in carry)
 
 
 @dataclass
@@ -113,6 +123,8 @@ class Loop:
         fixed = [table.operand(k, s, a) for k, (s, a) in enumerate(zip(operands, avals[:first], strict=True))]
         stays = [step.forwarded()[n : n + 1] == [len(given) + n] for n in range(len(carry))]
         self._carries: list[Carry] = []
+        self.entries, self._counts = 0, list[int]()
+        """How many entries sparse carries had that it was planned for, and the words that say how many they have."""
         around: list[Register] = []
         for number, (s, aval, same) in enumerate(zip(carry, avals[first:], stays, strict=False)):
             if same:
@@ -120,6 +132,10 @@ class Loop:
             else:
                 around.append(table.carry(first + number, s, aval))
                 self._carries.append(Carry.of(number, around[-1]))
+                if not around[-1].dense:
+                    self.entries += len(s.vals) // max(1, block_of(aval))
+                    self._counts.append(around[-1].count)
+        self.varies = going is not None and varies([carry[c.number] for c in self._carries])
         slices = [table.part(s, a) for s, a in zip(parts, avals[first + len(carry) :], strict=True)]
         rounds = fixed[: len(asked)], fixed[len(asked) :], around, slices
         written(table, (going, tested), (step, stepped), *rounds, stays)
@@ -149,8 +165,10 @@ class Loop:
         carry: Sequence[Storage],
         rounds: Rounds | None = None,
         unread: Collection[int] = (),
-    ) -> list[Storage]:
-        """The last values of the carry, after all `rounds` of a `scan`; in place of those that are `unread` stand the first ones."""
+        entries: tuple[float, float] | None = None,
+    ) -> tuple[list[Storage], bool]:
+        """The last values of the carry, after all `rounds` of a `scan`, and True; in place of those that are `unread` stand the first ones. Or, where
+        the sparse ones have other than as many `entries` (from the one to the other) after some rounds, their values then, and False."""
         every = [*operands, *carry]
         words = self._template.copy()
         if rounds is not None:
@@ -177,24 +195,25 @@ class Loop:
             for c in self._carries:
                 c.begin(carry[c.number], words)
             try:
-                self._drive(words, None if rounds is None else len(rounds.order))
+                ended = self._drive(words, None if rounds is None else len(rounds.order), entries)
             except BaseException:
                 self._release(words)
                 raise
             results = list(carry)
             for c in self._carries:
-                if c.number in unread:
+                if ended and c.number in unread:
                     c.forget(words)
                     continue
                 results[c.number] = c.last(carry[c.number], every, words, blocks)
-            return results
+            return results, ended
         finally:
             allocator.release([arena, *blocks])
 
-    def _drive(self, words: NDArray[np.int64], left: int | None) -> None:
-        """Run the table, so many rounds or (None) until it leaves, and ask for signals from time to time."""
+    def _drive(self, words: NDArray[np.int64], left: int | None, entries: tuple[float, float] | None) -> bool:
+        """Run the table, so many rounds or (None) until it leaves, and ask for signals from time to time. Whether it came to its end."""
         slots = np.array([result_memory.address_of(self._ops), result_memory.address_of(words), 0, 0], np.int64)
-        driver.drive(result_memory.address_of(slots), slots, words, left, self._failures)
+        suits = None if entries is None else lambda: entries[0] <= int(words[self._counts].sum()) <= entries[1]
+        return driver.drive(result_memory.address_of(slots), slots, words, left, self._failures, suits)
 
     def _release(self, words: NDArray[np.int64]) -> None:
         """Free what operations have taken."""

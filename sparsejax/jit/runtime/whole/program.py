@@ -310,6 +310,8 @@ def _while(
     asked, given, begin = samples[:first], samples[first : first + second], samples[first + second :]
     carry = rounds.sampled(going, step, asked, given, begin)
     stays = [step.forwarded()[n : n + 1] == [second + n] for n in range(len(carry))]
+    if loop.varies([s for s, same in zip(carry, stays, strict=True) if not same]):
+        raise Unbound("a loop may get another plan on its way")
     fixed = [_view(r) for r in inputs]
     around = [
         fixed[first + second + n] if same else _carry(table, inputs[first + second + n], carry[n], last)
