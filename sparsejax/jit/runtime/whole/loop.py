@@ -17,6 +17,9 @@ A register is what a value is to a kernel: its slots, some words of the table (`
 is copied for every call, so that calls may run side by side, and a loop inside of a call that it makes. Between rounds Python is
 only asked after some time, for signals.
 
+Kernels are planned for what goes around in some round. Where sparse carries have far fewer entries later, beside large dense ones, a table is left
+between rounds, and another one goes on (`runtime.plan.Plan.loop`).
+
 Where a loop has steps of other kinds (library calls, results that are converted, changing operands that a kernel wants in another format), there
 is none: `Unbound`.
 """
