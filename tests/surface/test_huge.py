@@ -257,3 +257,39 @@ def test_formats_that_pad_out_of_proportion_are_refused(name, monkeypatch):
         scattered.asformat(name)
     with config.using(dense_limit=0):
         assert scattered.asformat(name).sum() == 200
+
+
+SPARSE = [
+    "csr",
+    "csc",
+    "coo",
+    "dcsr",
+    "dcsc",
+    "csf",
+    "lil",
+    "ell",
+    "dia",
+    "hash",
+    "rle",
+    "banded",
+    "bsr:2x2",
+    "groupcoo:4",
+    "(c,c,d,d)@(0,1,0,1)/(2,2)",
+    "(c,b)",
+]
+
+
+@pytest.mark.parametrize("form", SPARSE)
+def test_arrays_like_sparse_ones_take_no_dense_memory(form):
+    """A million rows and columns: 7 TiB as dense arrays."""
+    n = 10**6
+    A = sj.array((np.ones(3), ([0, 5, n - 1], [1, n - 2, 7])), shape=(n, n), format="coo").asformat(form)
+    for made, fill in (
+        (snp.zeros_like(A), 0),
+        (snp.ones_like(A), 1),
+        (snp.full_like(A, 2.5), 2.5),
+        (snp.zeros((n, n), format=form), 0),
+        (sj.jit(lambda x: snp.full_like(x, 2.5))(A), 2.5),
+    ):
+        assert (made.shape, made.format, made.fill_value, made.nnz) == ((n, n), A.format, fill, 0)
+        assert made.nbytes < 1 << 25
