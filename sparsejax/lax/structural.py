@@ -381,12 +381,13 @@ def convert_format(x: Any, format: str | Format) -> Array:
     wanted = Format.parse(format, x.ndim)
     if wanted == x.format:
         return x
+    if type(x) is Array and constant.is_zeros(x._storage) and not wanted.is_dense:  # while functions are traced, too
+        aval = _converted_aval(x.aval, wanted)
+        return made(diagonals.without_entries(aval.shape, aval.dtype, wanted, aval.fill_value), aval)
     if (
         type(x) is Array and current() is None
     ):  # what the compiler would do; a small conversion takes less than its detours
         aval = _converted_aval(x.aval, wanted)
-        if constant.is_zeros(x._storage) and not wanted.is_dense:
-            return made(diagonals.without_entries(aval.shape, aval.dtype, wanted, aval.fill_value), aval)
         return made(_convert_call(x._storage, aval, wanted), aval)
     return convert_p.bind(x, format=wanted)
 

@@ -62,6 +62,19 @@ def test_huge_arrays_of_one_value_take_no_memory():
         assert made.shape == HUGE and made.nnz == 0 and (made + A).nnz == 2
 
 
+@pytest.mark.parametrize("form", ["csr", "coo", "dcsc"])
+def test_zeros_become_sparse_while_functions_are_traced(form):
+    """As constants without entries: a call looks at no element of them."""
+    n = 20_000
+    A = sj.array((np.ones(2), ([0, 7], [5, 9])), shape=(n, n), format=form)
+    for function in (lambda x: snp.zeros((n, n)).asformat(form) + x, lambda x: x * snp.zeros((n, n)).asformat(form)):
+        traced = sj.make_jaxpr(function)(A)
+        assert "convert_format" not in str(traced)
+        made, expected = sj.jit(function)(A), function(A)
+        assert made.format == expected.format and made.nnz == expected.nnz
+    assert sj.jit(lambda: snp.zeros((n, n)).asformat(form))().nnz == 0
+
+
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0, np.nan])
 def test_only_zeros_are_known_to_be(value):
     storage = constant.filled((2, 3), value, np.dtype(float))
