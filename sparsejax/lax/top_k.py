@@ -16,11 +16,12 @@ import numpy as np
 from sparsejax.core.avals import Aval
 from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.formats import convert, runs
+from sparsejax.formats import convert, ordering, runs
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract
 from sparsejax.lax.indexing import select
+from sparsejax.lax.library import thinning
 from sparsejax.lax.rules.batching import moved, spread
 from sparsejax.lax.structural import integer, normal_axis
 
@@ -64,22 +65,29 @@ def _top_of_dense(x: Any, k: int) -> Any:
 
 
 def _top_of_sparse(x: Storage, k: int) -> Any:
-    """The same of stored entries, and of as many others as a row may need: O(n log n) for n = nnz + k rows."""
+    """The same of stored entries, and of as many others as a row may need: O(nnz), and O(n log n) for the n <= 2 k rows candidates that are left."""
     coords, values = convert.to_coords(x)
     extent = x.shape[-1]
     count = int(np.prod(x.shape[:-1]))
     if not k or not count:
         return np.zeros((count, k), _index_dtype(extent))
     rows, columns = _row_numbers(x.shape, coords), coords[-1]
-    # of the first k + n columns, n stored ones leave k
-    near = np.minimum(np.bincount(rows, minlength=count) + k, extent)
-    starts = np.cumsum(near) - near
-    offered = np.repeat(np.arange(count), near)
-    places = np.arange(len(offered)) - starts[offered]
-    free = np.ones(len(offered), bool)
-    inside = columns < near[rows]
-    free[starts[rows[inside]] + columns[inside]] = False
-    rows, columns = np.concatenate([rows, offered[free]]), np.concatenate([columns, places[free]])
+    order = ordering.sort_order([rows, columns], (count, extent))
+    if order is not None:
+        rows, columns, values = rows[order], columns[order], values[order]
+    stored = np.bincount(rows, minlength=count)
+    starts = np.cumsum(stored) - stored
+    # before[e] places before entry e are free; those with u or fewer of them lie before the free place u
+    before = columns - np.arange(len(rows)) + starts[rows]
+    near = before < k
+    passed = np.bincount(rows[near] * k + before[near], minlength=count * k).reshape(count, k)
+    places = np.arange(k) + np.cumsum(passed, axis=1)
+    free = places < extent
+    if len(rows):
+        size = values.view(np.uint8) if values.dtype == np.bool_ else values
+        chosen = thinning.first_largest(size, starts[stored > 0], k)
+        rows, columns, values = rows[chosen], columns[chosen], values[chosen]
+    rows, columns = np.concatenate([rows, np.nonzero(free)[0]]), np.concatenate([columns, places[free]])
     values = np.concatenate([values, np.full(np.count_nonzero(free), x.fill_value)])
     return _ordered(rows, columns, values, count, k).astype(_index_dtype(extent))
 
@@ -166,7 +174,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
 
     Of a sparse array, entries that are not stored count as the fill value. Of equal entries the first come first, NaN before all
     numbers. Values are differentiable. ValueError where `k` is negative or larger than the extent, TypeError for complex numbers.
-    O(size) for dense arrays, O(n log n) for n = nnz + k rows for sparse ones. To keep no more than some rows of a product,
+    O(size) for dense arrays, O(nnz) and O(n log n) for n = k rows for sparse ones. To keep no more than some rows of a product,
     `lax.map(lambda row: top_k(row @ B, k), A, batch_size=256)`.
 
     >>> import sparsejax as sj

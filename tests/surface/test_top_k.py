@@ -83,6 +83,22 @@ def test_nan_comes_first(form):
     check(sj.array(dense, format=form), dense, 3)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "ell"])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "?"])
+def test_rows_of_many_lengths(form, dtype):
+    rng = np.random.default_rng(5)
+    dense = rng.integers(-6, 0, (9, 80)).astype(dtype)  # where no place is free, all that is found is below zero
+    dense[2:][rng.random((7, 80)) < np.linspace(0, 1, 7)[:, None]] = 0
+    dense[0, 70:] = dense[0, :10]
+    if dense.dtype.kind == "f":
+        dense[0, [3, 40, 41]], dense[1, :9], dense[4, 5] = np.nan, -np.inf, np.nan
+    else:
+        dense[1, :9] = -128 if dtype == "i1" else False
+    for k in (1, 4, 33, 80):
+        check(sj.array(dense, format=form), dense, k)
+    check(sj.array(dense, format=form), dense, 5, axis=0)
+
+
 @pytest.mark.parametrize("form", ["dense", "csf", "coo"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_more_dimensions(form, axis):

@@ -245,43 +245,51 @@ def largest(
     """Which of the entries `chosen` are among the `keep` largest magnitudes of them in their line along `axes`; of equal ones the first
     coordinates, NaN before all numbers. Linear in the entries, but for the order of those that are not sorted."""
     order = [*(d for d in range(len(shape)) if d not in axes), *axes]
-    number = np.flatnonzero(chosen)
-    keys = [columns[d] if len(number) == len(chosen) else columns[d][number] for d in order]
+    number = None if chosen.all() else np.flatnonzero(chosen)
+    keys = [columns[d] if number is None else columns[d][number] for d in order]
     places = ordering.unsorted(keys)
     if places:
-        keys, number = ordering.arranged(keys, number, [shape[d] for d in order], places)
+        given = np.arange(len(chosen)) if number is None else number
+        keys, number = ordering.arranged(keys, given, [shape[d] for d in order], places)
     made = np.zeros(len(chosen), bool)
-    if keep and len(number):
-        lines = keys[: len(order) - len(axes)]
-        starts = np.flatnonzero(segments.changes(lines)) if lines else np.zeros(1, np.int64)
-        made[number[_first_largest(magnitudes(vals[number]), starts, keep)]] = True
+    if not keep or not len(chosen if number is None else number):
+        return made
+    lines = keys[: len(order) - len(axes)]
+    starts = np.flatnonzero(segments.changes(lines)) if lines else np.zeros(1, np.int64)
+    if number is None:
+        return first_largest(magnitudes(vals), starts, keep)
+    made[number[first_largest(magnitudes(vals[number]), starts, keep)]] = True
     return made
 
 
-def _first_largest(size: Array, starts: Array, keep: int) -> Flags:
-    """Which numbers are among the `keep` largest of their segment, the first of equal ones."""
+def first_largest(size: Array, starts: Array, keep: int) -> Flags:
+    """Which numbers are among the `keep` largest of their segment, one or more, the first of equal ones, NaN before all numbers; a segment begins at each
+    of `starts`. Linear.
+
+    >>> first_largest(np.array([3, 1, 2, 2, 2]), np.array([0, 3]), 1)
+    array([ True, False, False,  True, False])
+    """
     count = np.diff(np.append(starts, len(size)))
     long = np.flatnonzero(count > keep)
-    made = np.ones(len(size), bool)
     if not len(long):
-        return made
-    starts, count = starts[long], count[long]
-    least = _thresholds(size, starts, count, keep)
-    if len(long) == 1:
-        inside = slice(int(starts[0]), int(starts[0] + count[0]))
-        made[inside] = _above(size[inside], least[0], np.zeros(1, np.int64), keep, None)
-        return made
-    owner, number = segments.ranges(starts, starts + count)
-    ends = np.cumsum(count)
-    whole = len(number) == len(size)
-    found = _above(size if whole else size[number], least[owner], ends - count, keep, owner)
-    if whole:
-        return found
-    made[number] = found
+        return np.ones(len(size), bool)
+    least = np.full(len(starts), _lowest(size.dtype), size.dtype)
+    least[long] = _thresholds(size, starts[long], count[long], keep)
+    made: Flags = size >= np.repeat(least, count)
+    if size.dtype.kind == "f":
+        made |= np.isnan(size)
+    found = np.add.reduceat(made, starts, dtype=np.int64)
+    if found.sum() > np.minimum(count, keep).sum():  # some are as large as the last that stays
+        places, owner = np.flatnonzero(made), np.repeat(np.arange(len(starts)), found)
+        made[places] = _above(size[places], least[owner], np.cumsum(found) - found, keep, owner)
     return made
 
 
-def _above(size: Array, least: Any, starts: Array, keep: int, owner: Array | None) -> Flags:
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return dtype.type(-np.inf) if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _above(size: Array, least: Array, starts: Array, keep: int, owner: Array) -> Flags:
     """Which numbers are above the `least` that stays, or equal to it and among the first for which there is room."""
     above, equal = size > least, size == least
     if size.dtype.kind == "f":
@@ -291,8 +299,8 @@ def _above(size: Array, least: Any, starts: Array, keep: int, owner: Array | Non
             equal |= missing & none
     room = keep - np.add.reduceat(above, starts, dtype=np.int64)
     before = np.cumsum(equal) - equal
-    rank = before - (before[starts] if owner is None else before[starts][owner])
-    return above | (equal & (rank < (room if owner is None else room[owner])))
+    rank = before - before[starts][owner]
+    return above | (equal & (rank < room[owner]))
 
 
 def _thresholds(size: Array, starts: Array, count: Array, keep: int) -> Array:
@@ -310,7 +318,9 @@ def _thresholds(size: Array, starts: Array, count: Array, keep: int) -> Array:
                 rows = size[None, starts[here[0]] : starts[here[0]] + count[here[0]]]
             else:
                 inside = along < count[here, None]
-                rows = np.where(inside, size[np.minimum(starts[here, None] + along, len(size) - 1)], size.dtype.type(0))
+                rows = np.where(
+                    inside, size[np.minimum(starts[here, None] + along, len(size) - 1)], _lowest(size.dtype)
+                )
             place = rows.shape[1] - keep
             made[here] = np.partition(rows, place, axis=1)[:, place]
     return made
