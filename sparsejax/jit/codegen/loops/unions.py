@@ -3,7 +3,7 @@
     while p < p_end and q < q_end:                     places of two leaders
       v = min(a = crd_a[p], b = crd_b[q])
       if a == b: out[v] = both's case; p += 1; q += 1
-      else:      out[v] = a == v ? a's case : b's case; p += a == v; q += b == v
+      else:      out[v] = a <= b ? a's case : b's case; p += a <= b; q += b <= a
     the rest of the only leader that is left
 
 Which of several leaders comes next is as good as random: a branch for it would be predicted wrongly every other time, which costs more than
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sparsejax.formats import Format
-from sparsejax.jit.backend.builder import Val
+from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Scalar
@@ -54,7 +54,7 @@ def union(loop: Loop, rest: Callable[[Loop], None]) -> None:
             for coordinate in at[1:]:
                 lowest = b.min(lowest, coordinate)
             lowest = b.named(loop.var.name, lowest)
-            there = [b.named("hit", b.eq(here, lowest)) for here in at]
+            there = _there(b, at, lowest)
 
             def step(by: Sequence[Val], stmt: cin.Stmt) -> None:
                 loop.visit(stmt, lowest, cursors)
@@ -66,7 +66,7 @@ def union(loop: Loop, rest: Callable[[Loop], None]) -> None:
                     loop.env.scalar(flag.tensor).put(b, None, emit.Num(emit.BOOL, (hit,)))
                 step([b.convert("zext", hit, "i64") for hit in there], made)
 
-            together = functools.reduce(b.and_, there)
+            together = functools.reduce(b.and_, (b.eq(at[0], c) for c in at[1:]))
             b.if_else(together, lambda: step([b.i64(1)] * len(walkers), first), some)
         if len(walkers) == 2:
             for w, p in zip(walkers, present, strict=True):
@@ -75,6 +75,13 @@ def union(loop: Loop, rest: Callable[[Loop], None]) -> None:
             return
         left = {w.access: _from(loop, w, b.get(p)) for w, p in zip(walkers, present, strict=True)}
         rest(replace(loop, walkers={**loop.walkers, **left}))
+
+
+def _there(b: Builder, at: Sequence[Val], lowest: Val) -> list[Val]:
+    """Whether each of several leaders is at the lowest coordinate: of two, the next places wait for one comparison, not for the lowest before it."""
+    if len(at) == 2:
+        return [b.named("hit", b.compare("sle", *pair)) for pair in (at, at[::-1])]
+    return [b.named("hit", b.eq(here, lowest)) for here in at]
 
 
 def _from(loop: Loop, walker: Walker, place: Val) -> Walker:
