@@ -1,5 +1,8 @@
 """Index arrays that a program makes of extents alone: what is known of them, and what is made for lengths that come back."""
 
+import gc
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -45,3 +48,17 @@ def test_parts_of_dense_arrays_of_any_length(key):
         one, other = f(x)
         np.testing.assert_array_equal(one.todense(), x[key])
         np.testing.assert_array_equal(other.todense(), x.T[key[::-1] if isinstance(key, tuple) else (slice(None), key)])
+
+
+def test_what_constants_are_made_of_is_not_held():
+    f = sj.jit(lambda x: x[:4] + snp.arange(x.shape[0])[1:][:4] + snp.flip(snp.arange(x.shape[0]))[-1])
+    for n in (200_000, 200_010, 200_020, 200_030):
+        f(np.zeros(n))
+    tracemalloc.start()
+    try:
+        for n in (*range(200_100, 200_116), *(200_000,) * 16):
+            np.testing.assert_array_equal(f(np.zeros(n)).todense(), np.arange(1, 5))
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 8 * 200_000 * 4
+    finally:
+        tracemalloc.stop()

@@ -19,7 +19,7 @@ from sparsejax.jit.runtime.system import result_memory
 CONSTANTS = 256
 """Results of a call of constants, or without operands, such as an extent, that are kept, by these and by the numbers that they depend on."""
 CONSTANT_BYTES = 1 << 20
-"""How many bytes those of one call have."""
+"""How many bytes those of one call have, and what they were made of."""
 
 Shape = tuple[int, ...]
 
@@ -70,9 +70,9 @@ def _kept(sized: library_call.Sized) -> Callable[[Sequence[Storage], Shape, resi
         if found is not None:
             return found[0]
         result = sized.once(inputs, shape, change)
-        size = result.nbytes
-        if size <= result_memory.RETURNED:
-            held += size
+        sizes = [s.nbytes for s in (result, *inputs)]
+        if max(sizes) <= result_memory.RETURNED:
+            held += (size := sum(sizes))
             if len(known) >= CONSTANTS or held > CONSTANT_BYTES:
                 known.clear()
                 held = size
