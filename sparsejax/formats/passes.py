@@ -33,6 +33,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     lined      extents, offsets, lines      -> pos, crd and vals of the matrix with these vectors on its diagonals
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
     woven      pos, crd, vals, places, new  -> pos, crd and vals with an entry for every place
+    largest    numbers, starts, keep        -> which are among the largest of their segment
     recurred   x, b, begins                 -> y[k] = b[k] + x[k] * y[k - 1], from 0 where a segment begins
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
@@ -49,7 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.formats import searches
+from sparsejax.formats import largest, searches
 from sparsejax.formats.runs import added, changes, differing, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
@@ -308,6 +309,15 @@ class Passes:
                 made[here] = b[here] + x[here] * made[here - 1]
         return made
 
+    def largest(self, size: Array, starts: Array, keep: int) -> Array:
+        """Which numbers are among the `keep` largest of their segment, one or more: of equal ones the first, NaN before all numbers. Segments begin
+        at `starts`.
+
+        >>> Passes().largest(np.array([3, 1, 2, 2, 2]), np.array([0, 3]), 1)
+        array([ True, False, False,  True, False])
+        """
+        return largest.largest(size, starts, keep)
+
     def placed(self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
         """(number, values): the places, each the coordinate `wanted` in the segment of `parent`, that are stored, and the values there.
 
@@ -549,7 +559,7 @@ class Learning(Passes):
 
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within"),
-        *("mapped", "named", "located", "lined", "turned", "met", "placed", "sifted"),
+        *("mapped", "named", "located", "lined", "turned", "met", "placed", "sifted", "largest"),
         *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed", "entered", "woven"),
     )
 

@@ -16,12 +16,11 @@ import numpy as np
 from sparsejax.core.avals import Aval
 from sparsejax.core.batching import Batched
 from sparsejax.core.primitive import Primitive, asarray
-from sparsejax.formats import convert, ordering, runs
+from sparsejax.formats import convert, ordering, passes, runs
 from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract
 from sparsejax.lax.indexing import select
-from sparsejax.lax.library import thinning
 from sparsejax.lax.rules.batching import moved, spread
 from sparsejax.lax.structural import integer, normal_axis
 
@@ -85,7 +84,7 @@ def _top_of_sparse(x: Storage, k: int) -> Any:
     free = places < extent
     if len(rows):
         size = values.view(np.uint8) if values.dtype == np.bool_ else values
-        chosen = thinning.first_largest(size, starts[stored > 0], k)
+        chosen = passes.over(len(size)).largest(size, starts[stored > 0], k)
         rows, columns, values = rows[chosen], columns[chosen], values[chosen]
     rows, columns = np.concatenate([rows, np.nonzero(free)[0]]), np.concatenate([columns, places[free]])
     values = np.concatenate([values, np.full(np.count_nonzero(free), x.fill_value)])

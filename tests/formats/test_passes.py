@@ -497,6 +497,30 @@ def test_what_differs_from_the_fill_is_sifted(dtype, fill, threads, monkeypatch)
             same_parts([*made[:2], made[2].view("u1")], [*expected[:2], expected[2].view("u1")])
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("keep", [1, 2, 5, 40])
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i4", "u8", "i8", "f2", "f4", "f8"])
+def test_the_largest_of_segments(dtype, keep, threads, monkeypatch):
+    """Short and long segments, with many equal numbers, NaN of either sign, infinities, zeros of either sign, and the least integers."""
+    monkeypatch.setattr(segment_passes, "FAR", 0)
+    rng, kind = np.random.default_rng(keep), np.dtype(dtype)
+    pool = [-0.0, 0, 1, -2, np.nan, -np.nan, np.inf, -np.inf] if kind.kind == "f" else [0, 1, 2]
+    if kind.kind in "iu":
+        pool += [np.iinfo(kind).min, np.iinfo(kind).max]
+    for segments, longest in ((1, 1), (1, 300), (50, 12), (7, 90)):
+        count = rng.integers(1, longest + 1, segments)
+        starts = np.cumsum(count) - count
+        for some in (np.array(pool).astype(kind), rng.integers(0, 99, 200).astype(kind)):
+            size = rng.choice(some, count.sum())
+            with sj.config.using(num_threads=threads):
+                made = MANY.largest(size, starts, keep)
+            equal(made, FEW.largest(size, starts, keep))
+            for a, n in zip(starts, count, strict=True):  # largest first, NaN before all, then the first
+                key = [(v == v, 0 if v != v else -v, p) for p, v in enumerate(size[a : a + n].tolist())]
+                first = [p for *_, p in sorted(key)[:keep]]
+                assert sorted(first) == made[a : a + n].nonzero()[0].tolist()
+
+
 def test_halves_are_sifted_too():
     """Of dtypes that kernels do not compare."""
     matrix = np.array([[0, 1.5], [0, 0]], np.longdouble)

@@ -13,6 +13,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.array import Array
 from sparsejax.formats import convert
+from sparsejax.formats import largest as numbers
 from sparsejax.formats.validate import validate
 from sparsejax.lax.library import thinning
 from tests import rotation
@@ -223,7 +224,7 @@ def test_dense_arrays_are_refused():
 def test_blocks_of_entries(form, monkeypatch):
     """What is done block by block, in blocks that are shorter than the data."""
     monkeypatch.setattr(thinning, "IN_CACHE", 7)
-    monkeypatch.setattr(thinning, "BLOCK", 16)
+    monkeypatch.setattr(numbers, "BLOCK", 16)
     S = sp.random_array((40, 50), density=0.3, rng=2, format="csr")
     A, dense = sj.array(S, format=form), S.toarray()
     is_sound(sj.prune(A, tol=0.4), A, np.where(dense > 0.4, dense, 0))

@@ -16,6 +16,7 @@ from sparsejax.jit.runtime.passes import (
     duplicates,
     entered_rows,
     insertions,
+    largest_entries,
     mapped_segments,
     named_segments,
     partitions,
@@ -50,6 +51,12 @@ DIAGONALS = 8
 
 class SegmentPasses(Passes):
     """The passes over segments in machine code. What they return is read-only, but for few entries. Of many, each thread takes a part."""
+
+    def largest(self, size: Array, starts: Array, keep: int) -> Array:
+        ends = np.append(starts, len(size))
+        if not largest_entries.covers(size.dtype) or (ends[1:] - ends[:-1]).max() <= keep:
+            return super().largest(size, starts, keep)
+        return largest_entries.largest(np.ascontiguousarray(size), ends, keep, _rows(ends))
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
         listed = np.ascontiguousarray(listed)

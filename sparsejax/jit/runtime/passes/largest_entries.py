@@ -1,0 +1,110 @@
+"""The largest numbers of segments: a heap of as many as are to be found, from which the least goes when a larger one comes.
+
+before:  size 3 1 2 2 2, segments begin at 0 and 3, one of each is to be found
+after:   1 0 0 1 0
+
+Numbers are compared as integers in their order, floats by their bits. The least of equal ones is the last, so that the first stay. A segment of n
+numbers in no particular order changes its heap about k log(n / k) times, each time in log k steps (A. Rényi, "Théorie des éléments saillants", 1962).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparsejax.formats.passes import Array
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, empty, run_parts, vectors
+
+LEAST, MOST = -(2**63), 2**63 - 1
+"""Below all numbers, and NaN."""
+
+
+def covers(dtype: np.dtype[np.generic]) -> bool:
+    """Whether numbers of a dtype have their order as integers of 64 bits, and one below them."""
+    return dtype.itemsize in ((4, 8) if dtype.kind == "f" else (1, 2, 4)) and dtype.kind in "iuf"
+
+
+def largest(size: Array, pos: Array, keep: int, parts: Sequence[tuple[int, int]]) -> Array:
+    """Which are among the `keep` largest, one or more, of their segment; `parts` are of segments, for a thread each."""
+    made = np.zeros(len(size), np.bool_)
+    heaps = [(empty(keep, INT64), empty(keep, INT64)) for _ in parts]
+    given = keep, address(size), address(pos), address(made)
+    kernel = _largest(size.dtype.kind, size.itemsize)
+    run_parts(kernel, [(*part, *given, *map(address, heap)) for part, heap in zip(parts, heaps, strict=True)])
+    return made
+
+
+@as_kernel
+def _largest(b: Builder, kind: str, size: int) -> None:
+    first, end, keep = (b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "keep")))
+    names = "size", "pos", "made", "keys", "places"
+    numbers, pos, made, keys, places = vectors(b, 3, (size, 8, 1, 8, 8), names)
+    heap = _Heap(b, keys, places, keep)
+    with b.for_(first, end, "s") as segment:
+        low, high = pos.get(b, segment), pos.get(b, b.add(segment, 1))
+
+        def all_of_them() -> None:
+            with b.for_(low, high, "p") as p:
+                made.put(b, p, b.const("i8", 1))
+
+        def some() -> None:
+            with b.for_(b.i64(0), keep, "q") as q:
+                keys.put(b, q, b.i64(LEAST))
+            with b.for_(low, high, "p") as p:
+                key = _key(b, numbers, p, kind)
+                with b.if_(b.lt(keys.get(b, b.i64(0)), key)):
+                    heap.exchange(key, p)
+            with b.for_(b.i64(0), keep, "q") as q:
+                made.put(b, places.get(b, q), b.const("i8", 1))
+
+        b.if_else(b.lt(keep, b.sub(high, low)), some, all_of_them)
+
+
+def _key(b: Builder, numbers: Vector, at: Val, kind: str) -> Val:
+    """A number as an integer that is above `LEAST`."""
+    if kind != "f":
+        return b.named("key", b.convert("sext" if kind == "i" else "zext", numbers.get(b, at), "i64"))
+    value = b.load(numbers.pointer, at, "float" if numbers.size == 4 else "double")
+    value = value if numbers.size == 8 else b.convert("fpext", value, "double")
+    bits = b.convert("bitcast", b.binary("fadd", value, b.const("double", 0.0)), "i64")  # zeros are equal
+    flipped = b.binary("lshr", b.binary("ashr", bits, b.i64(63)), b.i64(1))
+    ordered = b.binary("xor", bits, flipped)
+    return b.named("key", b.select(b.compare("uno", value, value), b.i64(MOST), ordered))
+
+
+class _Heap:
+    """The largest keys so far and where they are, the least first: of equal ones the last."""
+
+    def __init__(self, b: Builder, keys: Vector, places: Vector, count: Val) -> None:
+        self._b, self._keys, self._places, self._count = b, keys, places, count
+        self._at, self._next = b.var("at", b.i64(0)), b.var("next", b.i64(0))
+
+    def exchange(self, key: Val, place: Val) -> None:
+        """Put a key in the place of the least, which comes after all that are there."""
+        b, at, next = self._b, self._at, self._next
+        b.set(at, b.i64(0))
+        b.set(next, self._child(b.i64(0), key))
+        with b.while_(lambda: b.ne(b.get(next), b.get(at))):
+            self._put(b.get(at), self._keys.get(b, b.get(next)), self._places.get(b, b.get(next)))
+            b.set(at, b.get(next))
+            b.set(next, self._child(b.get(at), key))
+        self._put(b.get(at), key, place)
+
+    def _put(self, at: Val, key: Val, place: Val) -> None:
+        self._keys.put(self._b, at, key)
+        self._places.put(self._b, at, place)
+
+    def _child(self, at: Val, key: Val) -> Val:
+        """The lesser child of a place, where it is below a key that comes after it; else the place itself."""
+        b = self._b
+        first, last = b.add(b.mul(at, 2), 1), b.sub(self._count, 1)
+        left, right = (b.min(b.add(first, k), last) for k in (0, 1))
+        keys = [self._keys.get(b, k) for k in (left, right)]
+        places = [self._places.get(b, k) for k in (left, right)]
+        later = b.and_(b.eq(keys[0], keys[1]), b.lt(places[0], places[1]))
+        is_right = b.binary("or", b.lt(keys[1], keys[0]), later)
+        child, least = b.select(is_right, right, left), b.select(is_right, keys[1], keys[0])
+        return b.select(b.and_(b.lt(first, self._count), b.lt(least, key)), child, at)
