@@ -67,10 +67,24 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
     if mask is not None:
         chosen &= _flags_at(mask, x, columns, position)
     if keep is not None:
-        chosen = largest(vals, columns(), x.shape, axes, chosen, keep)
+        rows = _rows(x, axes) if keep and position is None and chosen.all() else None
+        if rows is None:
+            chosen = largest(vals, columns(), x.shape, axes, chosen, keep)
+        else:
+            chosen = passes.over(len(vals)).largest(magnitudes(vals), rows, keep)
     if position is not None:
         chosen = passes.over(len(x.vals)).spread(chosen, position, len(x.vals), False)
     return x.with_values(chosen, np.False_)
+
+
+def _rows(x: Storage, axes: Sequence[int]) -> Array | None:
+    """Where the lines along `axes` begin that have entries, if these are the segments of the last level and in order; else None."""
+    form = x.format
+    if _lists(form) != 1 or not form.levels[-1].ordered or tuple(axes) != form.order[-1:] or not len(x.vals):
+        return None
+    pos = x.buffers[-1][0]
+    starts: Array = pos[:-1][pos[1:] > pos[:-1]]
+    return starts
 
 
 def thinned(x: Storage, flags: Storage) -> Storage:
