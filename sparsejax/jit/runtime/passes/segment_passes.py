@@ -45,6 +45,8 @@ RARE = 2000
 
 BLOCK = 1 << 15
 """Numbers that are compared at a time."""
+HEAPED = 64
+"""The largest numbers of segments that a heap finds sooner than partitions do: with 100 they take as long (rows of 1,000)."""
 DIAGONALS = 8
 """Diagonals up to which a kernel has code for each."""
 
@@ -54,7 +56,7 @@ class SegmentPasses(Passes):
 
     def largest(self, size: Array, starts: Array, keep: int) -> Array:
         ends = np.append(starts, len(size))
-        if not largest_entries.covers(size.dtype) or (ends[1:] - ends[:-1]).max() <= keep:
+        if keep > HEAPED or not largest_entries.covers(size.dtype) or (ends[1:] - ends[:-1]).max() <= keep:
             return super().largest(size, starts, keep)
         return largest_entries.largest(np.ascontiguousarray(size), ends, keep, _rows(ends))
 
