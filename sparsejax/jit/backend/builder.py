@@ -164,10 +164,6 @@ class Builder(ABC):
         """A truth value for each of so many lanes: those below `count` are true."""
 
     @abstractmethod
-    def set_lanes(self, mask: Val, first: Val) -> Val:
-        """`first + k` for every lane k of `mask` that is true, in a vector with as many lanes; behind them comes anything."""
-
-    @abstractmethod
     def member(self, pair: Val, number: int, type: str) -> Val:
         """One member of a pair that a call returned."""
 

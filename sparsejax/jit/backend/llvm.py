@@ -283,14 +283,6 @@ class LLVMBuilder(Builder):
         every = self.splat(count, lanes)
         return self.compare("slt", Val(f"<{numbers}>", every.type), every)
 
-    def set_lanes(self, mask: Val, first: Val) -> Val:
-        lanes = lanes_of(mask.type)
-        type = vector_of(first.type, lanes)
-        numbers = Val(f"<{', '.join(f'{first.type} {lane}' for lane in range(lanes))}>", type)
-        every = self.binary("add", self.splat(first, lanes), numbers)
-        intrinsic = f"llvm.experimental.vector.compress.v{lanes}{_SHORT[first.type]}"
-        return self.call(intrinsic, type, [every, mask, Val("poison", type)])
-
     def member(self, pair: Val, number: int, type: str) -> Val:
         return self._value(f"extractvalue {pair.type} {pair.ref}, {number}", type)
 

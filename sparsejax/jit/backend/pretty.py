@@ -150,9 +150,6 @@ class PrettyBuilder(Builder):
     def below(self, lanes: int, count: Val) -> Val:
         return self._made(f"below {count.ref}", vector_of("i1", lanes))
 
-    def set_lanes(self, mask: Val, first: Val) -> Val:
-        return self._made(f"{first.ref} + lanes of {mask.ref}", vector_of(first.type, lanes_of(mask.type)))
-
     def member(self, pair: Val, number: int, type: str) -> Val:
         return self._made(f"{pair.ref}.{number}", type)
 

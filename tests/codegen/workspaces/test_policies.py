@@ -136,27 +136,6 @@ def test_bitmaps_of_several_variables(n):
     np.testing.assert_array_equal(got_vals, want_vals)
 
 
-@pytest.mark.parametrize("policy", workspace_choice.DENSE)
-@pytest.mark.parametrize("skip", [(), ("masks",)], ids=["masks", "none"])
-def test_marks_are_walked_to_their_ends(policy, skip):
-    """Rows without an entry, with all, and with some that lie where a vector, a word or four of them end; keys of one variable and of two."""
-    rng = np.random.default_rng(7)
-    with config.using(workspace=policy, skip=skip):
-        for extent in (1, 15, 16, 17, 64, 255, 256, 257, 1000):
-            edges = [k for k in (0, 7, 8, 15, 16, 63, 64, 255, 256, extent - 1) if k < extent]
-            dense = np.zeros((5, extent))
-            dense[1], dense[2, edges], dense[3] = 2.0, 3.0, rng.random(extent) < 0.3
-            rows = scipy.sparse.csr_array(dense)
-            turned = scipy.sparse.csr_array(np.eye(extent)[rng.permutation(extent)])
-            made, want = (sj.array(rows) @ sj.array(turned)).to_scipy(), rows @ turned
-            want.sort_indices()
-            for ours, theirs in ((made.indptr, want.indptr), (made.indices, want.indices), (made.data, want.data)):
-                np.testing.assert_array_equal(ours, theirs)
-            coords, shape = np.stack(np.nonzero(dense)), (5, extent)
-            got, _ = convert.to_coords(insert_all(coords[:, ::-1], np.ones(coords.shape[1]), shape, "add", policy))
-            np.testing.assert_array_equal(got, coords)
-
-
 def test_words():
     assert workspace_price.words_of((2**62,)) == (0,)
     assert workspace_price.words_of((2**31, 2**32)) == (0, 0)

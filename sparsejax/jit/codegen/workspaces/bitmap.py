@@ -159,33 +159,13 @@ class Bitmap(Workspace):
 
     def _walk_marks(self, b: Builder) -> None:
         b.set(self.count, b.i64(0))
-        lanes, either = self._lists_lanes(b), partial(functools.reduce, partial(b.binary, "or"))
         with _vectors(b, self._size, TOGETHER * LANES) as first:
             places = [b.add(first, n * LANES) for n in range(TOGETHER)]
-            marks = [b.load(self._marks, k, vector_of("i8", LANES), "marks") for k in places]
-            words = [self._set(b, either(marks))] if lanes else [self._set(b, m) for m in marks]
-            with b.if_(b.ne(either(words), 0)):
-                if lanes:
-                    self._list_lanes(b, first)
-                else:
-                    for k, bits in zip(places, words, strict=True):
-                        b.store(self._marks, k, b.splat(b.const("i8", 0), LANES))
-                        self._list_marked(b, bits, k)
-
-    def _lists_lanes(self, b: Builder) -> bool:
-        """Whether the keys of marks that are walked are listed a vector at a time."""
-        return b.has_masks()
-
-    def _list_lanes(self, b: Builder, first: Val) -> None:
-        """Append the keys of `TOGETHER` words of marks from `first` on, without a branch that depends on them; the marks are cleared."""
-        lanes = 16 if self._narrow else 8
-        none = b.splat(b.const("i8", 0), lanes)
-        with b.for_(first, b.add(first, TOGETHER * LANES), "k", lanes, some=True) as k:
-            marked = b.ne(b.load(self._marks, k, none.type, "marks"), none)
-            b.store(self._marks, k, none)
-            b.store(self._list, b.get(self.count), b.set_lanes(marked, b.convert("trunc", k, self._key_type)))
-            bits = b.convert("zext", b.convert("bitcast", marked, f"i{lanes}"), "i64")
-            b.increment(self.count, b.call("llvm.ctpop.i64", "i64", [bits]))
+            words = [self._look(b, self._marks, k) for k in places]
+            with b.if_(b.ne(functools.reduce(functools.partial(b.binary, "or"), words), 0)):
+                for k, bits in zip(places, words, strict=True):
+                    b.store(self._marks, k, b.splat(b.const("i8", 0), LANES))
+                    self._list_marked(b, bits, k)
 
     def _list_marked(self, b: Builder, bits: Val, first: Val) -> None:
         """Append the keys of the marks from `first` on that are entries; where there is no mark, `first` may be outside."""
@@ -213,11 +193,8 @@ class Bitmap(Workspace):
 
     def _look(self, b: Builder, marks: Val, first: Val) -> Val:
         """The marks from `first` on as bits of a word."""
-        return self._set(b, b.load(marks, first, vector_of("i8", LANES), "marks"))
-
-    def _set(self, b: Builder, marks: Val) -> Val:
-        """Those that are set, as bits of a word."""
-        set_ = b.ne(marks, b.splat(b.const("i8", 0), LANES))
+        none = b.splat(b.const("i8", 0), LANES)
+        set_ = b.ne(b.load(marks, first, vector_of("i8", LANES), "marks"), none)
         return b.named("bits", b.convert("bitcast", set_, "i64"))
 
     def _take(self, b: Builder, marks: Val, first: Val) -> Val:

@@ -46,9 +46,6 @@ class Marks(Bitmap):
         self.sieve: Sieve | None = None
         """What tells which entries are kept of all that were inserted."""
 
-    def _lists_lanes(self, b: Builder) -> bool:
-        return self.sieve is None and super()._lists_lanes(b)
-
     def _list_marked(self, b: Builder, bits: Val, first: Val) -> None:
         if self.sieve is None:
             super()._list_marked(b, bits, first)
