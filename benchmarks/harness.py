@@ -72,7 +72,7 @@ def installed(libraries: list[str]) -> list[str]:
 
 def fits(operation: Operation, matrix: Any) -> bool:
     """Whether an operation makes sense on a matrix and takes seconds rather than minutes."""
-    if np.iscomplexobj(matrix.data) and (operation.kind == "pattern" or operation.stem == "softmax"):
+    if (operation.kind == "pattern" or operation.stem == "softmax") and np.iscomplexobj(matrix.data):
         return False  # complex numbers have no largest
     if operation.kind not in ("square", "pattern"):
         return True
