@@ -23,17 +23,17 @@ from sparsejax.transforms.custom import stop_gradient
 
 
 def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, int]:
-    data, ids = asarray(data, "data"), asarray(ids, "ids")
+    data, ids = asarray(data, "data"), asarray(ids, "segment_ids")
     if ids.ndim != 1 or not data.ndim or ids.shape[0] != data.shape[0]:
         raise ValueError(
-            f"ids of shape {ids.shape} must name a segment for each of the rows of data, of shape {data.shape}"
+            f"segment_ids of shape {ids.shape} must name a segment for each of the rows of data, of shape {data.shape}"
         )
     if ids.dtype.kind not in "iu":
-        raise TypeError(f"labels must be integers, not {ids.dtype}")
+        raise TypeError(f"segment_ids must be integers, not {ids.dtype}")
     if count is None:
         if isinstance(ids, Tracer):
             raise TypeError(
-                "num_segments must be given where the ids are traced: the shape of the result depends on it"
+                "num_segments must be given where segment_ids are traced: the shape of the result depends on it"
             )
         count = int(np.asarray(ids).max()) + 1 if ids.size else 0
     return data, ids, count
