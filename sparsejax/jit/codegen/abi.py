@@ -6,6 +6,9 @@ For every tensor, inputs first and the output last:
 
 and for an output that grows, one count per level with coordinates: on entry how many to make room for, on return how many
 there are; the kernel writes these and its pointers back. A kernel returns a status code (`builder.OK`, `builder.OUT_OF_MEMORY`).
+
+Where a caller calls a kernel again and again, it may keep the memory of workspaces from call to call: the slot of the values of an output that grows is
+the address of `KEPT` words on entry, which the kernel fills in and finds again, or 0.
 """
 
 from __future__ import annotations
@@ -27,6 +30,10 @@ class Slot(NamedTuple):
         if self.what == "vals":
             return f"{self.tensor}.vals"
         return f"{self.tensor}.{'n' if self.what == 'extent' else self.what}{self.number}"
+
+
+KEPT = 4
+"""Words for addresses of blocks that a caller keeps for a kernel."""
 
 
 def by_parent(tensor: cin.Tensor, level: int) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sparsejax.jit.backend.builder import OUT_OF_MEMORY, Builder, Val, Var
 from sparsejax.jit.codegen import abi, emit
 
@@ -20,6 +22,39 @@ def allocate(b: Builder, count: Val, size: int, zero: bool = True) -> Val:
     pointer = block(b, null(b), b.mul(some, size), abi.SPARSE if zero else abi.PLAIN)
     check(b, pointer)
     return pointer
+
+
+class Keeper:
+    """Blocks that a caller may keep for the next call (`abi.KEPT`): as a call leaves them, the next one finds them. `cells` is the address of its
+    words, null where nobody keeps anything: then blocks are freed."""
+
+    def __init__(self, b: Builder, cells: Val) -> None:
+        self._cells, self._count = cells, 0
+        self._kept = b.var("kept", b.ne(b.convert("ptrtoint", cells, "i64"), 0))
+
+    def left(self) -> int:
+        """How many more blocks there are words for."""
+        return abi.KEPT - self._count
+
+    def block(self, b: Builder, count: Val, size: int, zero: bool, prepare: Callable[[Val], None] | None = None) -> Val:
+        """The next block, of `count` elements of `size` bytes: allocated and prepared, unless it was kept."""
+        number, pointer = b.i64(self._count), b.var("block", null(b))
+        self._count += 1
+        with b.if_(b.get(self._kept)):
+            b.set(pointer, b.load(self._cells, number, "ptr"))
+        with b.if_(b.eq(b.convert("ptrtoint", b.get(pointer), "i64"), 0)):
+            fresh = allocate(b, count, size, zero)
+            b.set(pointer, fresh)
+            if prepare is not None:
+                prepare(fresh)
+            with b.if_(b.get(self._kept)):
+                b.store(self._cells, number, fresh)
+        return b.get(pointer)
+
+    def free(self, b: Builder, pointer: Val) -> None:
+        """Free a block that nobody keeps."""
+        with b.if_(b.eq(b.get(self._kept), b.const("i1", 0))):
+            free(b, pointer)
 
 
 def aligned(b: Builder, pointer: Val, bytes: int = 64) -> Val:

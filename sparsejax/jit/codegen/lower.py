@@ -26,6 +26,7 @@ from sparsejax.jit.codegen import (
 from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.codegen.emit import Num
 from sparsejax.jit.codegen.environment import Cursor, Env
+from sparsejax.jit.codegen.kernel_memory import Keeper
 from sparsejax.jit.codegen.operands import DenseArea, Input, Overlay, Registers, Scalar
 from sparsejax.jit.codegen.output import Output, Span
 from sparsejax.jit.codegen.shared_output import GivenOutput
@@ -36,6 +37,9 @@ from sparsejax.jit.ir import choices, cin, indices, policies, simplify
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Program
 from sparsejax.jit.rewrite import assigned_once, drained_masks, iteration, loop_shapes, single_valued, summation
+
+KEPT = 3
+"""Blocks of a workspace, at most."""
 
 
 def lower(program: Program, builder: Builder, numbers: Numbers | None = None) -> str:
@@ -74,7 +78,7 @@ class Lowering:
         self.extents = {v: axes[name][d].extent for v, (name, d) in program.extents.items()}
         self.wholes = {v: axes[name][d].span for v, (name, d) in program.extents.items()}
         if program.stmt is not None:
-            self._workspaces(program.stmt)
+            self._workspaces(program.stmt, numbers)
             start = {a: Cursor(0, b.i64(0)) for a in (*cin.accesses(program.stmt), *iteration.targets(program.stmt))}
             env = self.resolve(Env({}, start, read=self._entry), program.stmt)
             if program.chunking.partial == "output":
@@ -147,8 +151,9 @@ class Lowering:
             buffers.append({n: operands.Buffer(pointer(n, level), machine[types[n]]) for n in names})
         return Input(tensor, axes, tuple(buffers), pointer("vals", 0))
 
-    def _workspaces(self, stmt: cin.Stmt) -> None:
+    def _workspaces(self, stmt: cin.Stmt, numbers: dict[abi.Slot, int]) -> None:
         """Allocate every array workspace once, before all loops."""
+        keeper, outside = None, _outside(stmt)
         for write in cin.writes(stmt):
             tensor, name = write.lhs.tensor, write.lhs.tensor.name
             if tensor.policy in (None, "scalar") or name in self.operands:
@@ -162,12 +167,23 @@ class Lowering:
                 self.operands[name] = DenseArea(self.b, tensor, sizes)
             else:
                 only = single_valued.constant(stmt, tensor) if name in self.program.single else None
-                self.operands[name] = made = kinds.make(self.b, tensor, sizes, write.op, only)
+                if name in outside and keeper is None:
+                    keeper = self._keeper(numbers)
+                keeps = keeper if name in outside and keeper is not None and keeper.left() >= KEPT else None
+                self.operands[name] = made = kinds.make(self.b, tensor, sizes, write.op, only, keeps)
                 mask = drained_masks.of(stmt, tensor) if name in self.program.drained else None
                 if mask is not None:
                     vector = self.operands[mask.access.tensor.name]
                     assert isinstance(made, Marks) and isinstance(vector, Input)
                     made.sieve = Sieve(vector.vals, mask.access.dtype, mask.complement, mask.condition)
+
+    def _keeper(self, numbers: dict[abi.Slot, int]) -> Keeper | None:
+        """Who may keep workspaces for the next call: it says so where the values of a growing output will be."""
+        program = self.program
+        if not self.output.sparse or program.shared is not None or program.chunking.count:
+            return None
+        slot = abi.Slot(program.output.name, "vals", 0)
+        return Keeper(self.b, self.b.slot(numbers[slot], "ptr", "kept"))
 
     def keep(self, name: str, dtype: np.dtype[Any], size: int) -> DenseArea:
         """Memory for `size` values that a loop keeps until the kernel ends."""
@@ -451,3 +467,13 @@ class Lowering:
         emit.store(b, pointer, position, value)
         if tensor.policy is None and self.output.sparse:
             b.set(self.output.wrote, b.i64(1))
+
+
+def _outside(stmt: cin.Stmt) -> set[str]:
+    """The workspaces that are filled once, outside of all loops."""
+    match stmt:
+        case cin.Where():
+            return {cin.workspace(stmt).name} | _outside(stmt.producer) | _outside(stmt.consumer)
+        case cin.Seq(stmts):
+            return {name for inner in stmts for name in _outside(inner)}
+    return set()

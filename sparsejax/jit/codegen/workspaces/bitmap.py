@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
@@ -26,7 +26,7 @@ from sparsejax.formats.levels.walk import Place, Segment
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.backend.types import vector_of
 from sparsejax.jit.codegen import emit
-from sparsejax.jit.codegen.kernel_memory import allocate, fill, free, moved
+from sparsejax.jit.codegen.kernel_memory import Keeper, allocate, fill, free, moved
 from sparsejax.jit.codegen.workspaces.protocol import Workspace
 from sparsejax.jit.cost.workspace_price import FEW, LANES, MANY, RANKED
 from sparsejax.jit.ir import cin
@@ -49,9 +49,11 @@ class Bitmap(Workspace):
         extents: Sequence[Val],
         op: str | None,
         only: cin.Literal | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
-        """All entries are `only`, if that is given: then there are no values."""
+        """All entries are `only`, if that is given: then there are no values. Its memory is the `keeper`'s, where there is one."""
         super().__init__(b, tensor, extents, op)
+        self._keeper = keeper
         self._only = None if only is None else emit.constant(b, only.value, only.dtype)
         shift = self.packing.fields[0].shift
         size = extents[0] if shift is None else b.named("size", b.binary("shl", extents[0], shift))
@@ -62,9 +64,9 @@ class Bitmap(Workspace):
         self._narrow = self.keys == 1 and tensor.shape[0] <= 2**31 - 1
         self._identity = emit.constant(b, tensor.fill_value, tensor.dtype)
         if self._only is None:
-            (self._vals,) = self._allocate(b, [b.mul(size, self._block)], tensor.dtype.itemsize)
-            if tensor.fill_value != 0:
-                fill(b, self._vals, b.i64(0), b.mul(size, self._block), self._identity)
+            whole = b.mul(size, self._block)
+            blank = (lambda vals: fill(b, vals, b.i64(0), whole, self._identity)) if tensor.fill_value != 0 else None
+            (self._vals,) = self._allocate(b, [whole], tensor.dtype.itemsize, True, blank)
         self._size = size
         blocks = b.named("blocks", b.binary("lshr", b.add(size, LANES - 1), b.i64(WORD)))
         self._groups = b.named("groups", b.binary("lshr", b.add(blocks, LANES - 1), b.i64(WORD)))
@@ -74,16 +76,31 @@ class Bitmap(Workspace):
         key, some = 4 if self._narrow else 8, b.i64(RANKED)
         self._list, self._found, self._keys, self._ranks = self._allocate(b, [size, blocks, some, some], key, False)
 
-    def _allocate(self, b: Builder, counts: Sequence[Val], size: int, zero: bool = True) -> list[Val]:
+    def _allocate(
+        self,
+        b: Builder,
+        counts: Sequence[Val],
+        size: int,
+        zero: bool = True,
+        prepare: Callable[[Val], None] | None = None,
+    ) -> list[Val]:
         """One block for several lists, each followed by room for a vector, so that vectors in it are as they are in memory."""
         ends = list(itertools.accumulate((b.and_(b.add(n, 2 * LANES - 1), b.i64(-LANES)) for n in counts), b.add))
-        pointer = allocate(b, ends[-1], size, zero)
+        if self._keeper is not None:
+            pointer = self._keeper.block(b, ends[-1], size, zero, prepare)
+        else:
+            pointer = allocate(b, ends[-1], size, zero)
+            if prepare is not None:
+                prepare(pointer)
         self._owned.append(b.var(f"{self.tensor.name}_own", pointer))
         return [pointer, *(moved(b, pointer, b.mul(end, size)) for end in ends[:-1])]
 
     def free(self, b: Builder) -> None:
         for pointer in self._owned:
-            free(b, b.get(pointer))
+            if self._keeper is None:
+                free(b, b.get(pointer))
+            else:
+                self._keeper.free(b, b.get(pointer))
 
     def insert(self, b: Builder, coordinates: Sequence[Val], value: emit.Num) -> None:
         (index,) = self.packing.pack(b, coordinates)

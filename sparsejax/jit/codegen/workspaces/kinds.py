@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.codegen.kernel_memory import Keeper
 from sparsejax.jit.codegen.workspaces.append import Append
 from sparsejax.jit.codegen.workspaces.bitmap import Bitmap, Scattered
 from sparsejax.jit.codegen.workspaces.bucket import Bucket
@@ -26,12 +27,17 @@ KINDS: dict[str, type[Workspace]] = {**POLICIES, "append": Append, "scattered": 
 
 
 def make(
-    b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None, only: cin.Literal | None = None
+    b: Builder,
+    tensor: cin.Tensor,
+    extents: Sequence[Val],
+    op: str | None,
+    only: cin.Literal | None = None,
+    keeper: Keeper | None = None,
 ) -> Workspace:
-    """The workspace for `tensor`, by its policy. All of its entries are `only`, if that is given."""
+    """The workspace for `tensor`, by its policy. All of its entries are `only`, if that is given. What is as large as extents is the `keeper`'s."""
     kind = of(tensor.policy or "")
-    if only is not None and kind in (Bitmap, Marks):
-        return kind(b, tensor, extents, op, only)
+    if issubclass(kind, Bitmap) and kind is not Scattered:
+        return kind(b, tensor, extents, op, only, keeper)
     return kind(b, tensor, extents, op)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import emit
+from sparsejax.jit.codegen.kernel_memory import Keeper
 from sparsejax.jit.codegen.workspaces.bitmap import Bitmap
 from sparsejax.jit.cost.workspace_price import LANES
 from sparsejax.jit.ir import cin
@@ -40,9 +41,15 @@ class Marks(Bitmap):
     """See `protocol`; the key must fit one word."""
 
     def __init__(
-        self, b: Builder, tensor: cin.Tensor, extents: Sequence[Val], op: str | None, only: cin.Literal | None = None
+        self,
+        b: Builder,
+        tensor: cin.Tensor,
+        extents: Sequence[Val],
+        op: str | None,
+        only: cin.Literal | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
-        super().__init__(b, tensor, extents, op, only)
+        super().__init__(b, tensor, extents, op, only, keeper)
         self.sieve: Sieve | None = None
         """What tells which entries are kept of all that were inserted."""
 

@@ -21,6 +21,7 @@ it are numbers of words, `*x` is what the word `x` points to.
     CLONE  x y size more            x = the address of a copy of what is at *x, which has `size` bytes for each that word y counts (y < 0: of
                                     none) and `more`
     ALIGN  x y n                    x = the first multiple of n, a power of two, from y on
+    HERE   x y                      x = the address of word y
     SWITCH x n size signed          go on at one of the n operations that follow: which one is the number of `size` bytes at *x, or the nearest
 """
 
@@ -39,7 +40,9 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.codegen.kernel_memory import block, null
 
-HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD, SWITCH, CLONE, ALIGN, ASK = range(17)
+HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD, SWITCH, CLONE, ALIGN, ASK, HERE = range(
+    18
+)
 WIDTH = 5
 PAUSED = -1
 DONE = 7
@@ -120,6 +123,7 @@ def written(b: LLVMBuilder) -> str:
         SWITCH: run.switch,
         CLONE: run.clone,
         ALIGN: run.align,
+        HERE: lambda: b.store(run.words, run.a, kernel_memory.moved(b, run.words, b.mul(run.b, 8))),
     }
     with b.while_(lambda: b.get(run.going)):
         code = run.begin()

@@ -154,6 +154,7 @@ class Loop:
         self._failures = {k + before: raises for k, raises in table.failures.items()}
         self._template = np.array(table.words or [0], np.int64)
         self._loads, self._keep, self._steps, self._held = table.loads, table.keep, table.steps, table.held
+        self._kept = table.kept
         together = [(word, number) for word, number in table.buffers if number not in table.around]
         self._apart = [(word, table.sizes[number]) for word, number in table.buffers if number in table.around]
         self._buffers = np.array([word for word, _ in together], np.int64)
@@ -210,7 +211,7 @@ class Loop:
                 results[c.number] = c.last(carry[c.number], every, words, blocks)
             return results, ended
         finally:
-            allocator.release([arena, *blocks])
+            allocator.release([arena, *blocks, *(address for k in self._kept if (address := int(words[k])))])
 
     def _drive(self, words: NDArray[np.int64], left: int | None, entries: tuple[float, float] | None) -> bool:
         """Run the table, so many rounds or (None) until it leaves, and ask for signals from time to time. Whether it came to its end."""

@@ -166,6 +166,7 @@ class Program:
         sizes = [0 if k in table.around else size for k, size in enumerate(table.sizes)]
         starts = list(itertools.accumulate(sizes, initial=0))
         self._apart = [(word, table.sizes[number]) for word, number in table.buffers if number in table.around]
+        table.held += [(word, -1) for word in table.kept]
         self._held = [h for h in table.held if h[0] not in adopted]
         self._all = table.held
         for word, owned in self._held:

@@ -21,7 +21,7 @@ from sparsejax.jit.runtime.chunked import Chunked
 from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.system import result_memory
 from sparsejax.jit.runtime.whole import branches, driver, kernels
-from sparsejax.jit.runtime.whole.driver import ASK, CALL, CLONE, COPY, DONE, FILL, FREE, MOVE, ROOM, SET, TAKE
+from sparsejax.jit.runtime.whole.driver import ASK, CALL, CLONE, COPY, DONE, FILL, FREE, HERE, MOVE, ROOM, SET, TAKE
 from sparsejax.jit.runtime.whole.registers import (
     Load,
     Register,
@@ -64,6 +64,8 @@ class Table:
     held: list[tuple[int, int]] = field(default_factory=list)
     """Words with addresses of memory that operations have taken, 0 where it was given back or went to another register; and the word that tells
     whether it is their own (-1: always). What is there when an operation fails is given back."""
+    kept: list[int] = field(default_factory=list)
+    """Words with addresses of memory that kernels find again in the next round (`abi.KEPT`), 0 where there is none."""
     keep: list[Any] = field(default_factory=list)
     loops: Callable[..., list[Register]] | None = None
     """What writes the rounds of a loop that is met; None inside of one."""
@@ -254,6 +256,7 @@ class Table:
         else:
             made = self.output(aval, sample)
             counts = range(made.at + made.size, made.at + words_of(aval))
+            self._keeps(made, bound)
             rooms = self._call(bound, first, made, [(COPY, count, 0, 1) for count in counts], bound.room)
             for count, room in zip(counts, rooms, strict=True):
                 self.op(ROOM, room, count)
@@ -343,6 +346,14 @@ class Table:
             self.op(CALL, kernel.address, first)
         self.keep.append(kernel)
         return places
+
+    def _keeps(self, made: Register, bound: binding.Binding) -> None:
+        """Keep the workspaces of a kernel with this result from round to round: as large as extents, they would be cleared in every one."""
+        if self.loops is None and not isinstance(bound.kernel, Chunked):
+            cells, kept = self.room([0] * abi.KEPT), self.room([0])
+            self.kept += range(cells, cells + abi.KEPT)
+            self.once.append([HERE, kept, cells, 0, 0])
+            self.op(COPY, made.vals, kept, 1)
 
     def thinned(self, x: Register, tol: Register, sample: Storage) -> Register:
         """The entries of `x` that differ from its fill by more than `tol`."""
