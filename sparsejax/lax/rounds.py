@@ -29,6 +29,13 @@ WITH_PROGRAM = "program", *WAYS
 """How a program with loops runs, where all its steps may be one table."""
 
 
+class Past:
+    """What bodies that differ in their extents alone have in common."""
+
+    long: bool = False
+    """Whether a loop went on until it was looked at as a whole: one of another size is, from its first round on, if all that changes is dense."""
+
+
 class Body:
     """What a loop runs: the plan of a jaxpr, or something that listens to it."""
 
@@ -36,6 +43,8 @@ class Body:
     """Its steps."""
     patience: int = FIRST
     """Rounds before a loop with this body is looked at as a whole, fewer where there were not so many."""
+    past = Past()
+    """What is known of earlier loops with this body, those of other sizes too."""
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
         """The results for these operands."""
@@ -82,16 +91,19 @@ def run_while(
 ) -> list[Storage]:
     """`while going(*asked, *carry): carry = step(*given, *carry)`. Nobody reads the last value of those that are `unread`, by number."""
     way = choices.pick("rounds", WAYS, "table")
-    whole = step.loop(going, asked, given, carry, None, None, unread) if way == "table" else None
+    known = carry if step.past.long and _dense(carry) else None
+    whole = step.loop(going, asked, given, carry, known, None, unread) if way == "table" else None
     if whole is not None:
         return whole
     patience, sample = step.patience, carry
     for count in itertools.count():
         if not going.run((*asked, *carry))[0].vals[0]:
             step.patience = max(1, min(patience, count - 1))
+            step.past.long &= count >= FIRST
             return carry
         if count == patience:
             whole = step.loop(going, asked, given, carry, sample, None, unread) if way == "table" else None
+            step.past.long = count >= FIRST and whole is not None
             if whole is not None:
                 return whole
         carry = step.run((*given, *carry))

@@ -6,13 +6,16 @@ x.at[key].add(v)    x + v spread to the places of the key, and so for other oper
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import length, span
@@ -83,6 +86,9 @@ class Ref:
 
     def set(self, values: Any) -> Any:
         """`x` with `values` there; of values for one coordinate, the last."""
+        found = self._as_program("set", values)
+        if found is not None:
+            return found
         found = self._set_at_once(values)
         if found is not None:
             self._warn_of_fills(values, found)
@@ -133,6 +139,9 @@ class Ref:
 
     def add(self, values: Any) -> Any:
         """`x` with `values` added there; all of those for one coordinate."""
+        found = self._as_program("add", values)
+        if found is not None:
+            return found
         found = self._set_at_once(values, add=True)
         if found is not None:
             return self._whole(found)
@@ -147,24 +156,27 @@ class Ref:
 
     def multiply(self, values: Any) -> Any:
         """`x` times `values` there; times all of those for one coordinate."""
-        return self._changed("multiply", values)
+        return self._changed("multiply", "multiply", values)
 
     mul = multiply
 
     def divide(self, values: Any) -> Any:
         """`x` divided by `values` there, by all of those for one coordinate; the quotients are cast to the dtype of `x`."""
-        return self._changed("multiply", values, "divide")
+        return self._changed("divide", "multiply", values, "divide")
 
     def min(self, values: Any) -> Any:
         """`x` with the minimum of entries and `values` there."""
-        return self._changed("minimum", values)
+        return self._changed("min", "minimum", values)
 
     def max(self, values: Any) -> Any:
         """`x` with the maximum of entries and `values` there."""
-        return self._changed("maximum", values)
+        return self._changed("max", "maximum", values)
 
-    def _changed(self, name: str, values: Any, apply: str = "") -> Any:
-        """`x` changed by the operator `apply` (default: `name`) and what `name` makes of the values for each coordinate."""
+    def _changed(self, method: str, name: str, values: Any, apply: str = "") -> Any:
+        """`x` changed by the operator `apply` (default: `name`) and what `name` makes of the values for each coordinate; what this `method` does."""
+        found = self._as_program(method, values)
+        if found is not None:
+            return found
         made = self._values(values)
 
         def changed(other: Any) -> Any:
@@ -173,6 +185,20 @@ class Ref:
         if self._has_rows(made):
             return self._whole(changed(self._accumulated(name, made)))
         return self._whole(where(self._mask(), changed(self._spread(made, name)), self.x))
+
+    def _as_program(self, method: str, values: Any) -> Any:
+        """What a method makes of a dense array that is there, at index arrays and slices of everything, as a program for any extents; else None."""
+        x = self.x
+        if type(x) is not Array or not x.format.is_dense or type(values) not in _ARRAYS or current() is not None:
+            return None
+        key = self.key if type(self.key) is tuple else (self.key,)
+        arrays = [k for k in key if type(k) in _ARRAYS and k.dtype.kind in "iu"]
+        if not arrays or any(type(k) is not slice or k != _ALL for k in key if type(k) not in _ARRAYS):
+            return None
+        if len(arrays) < sum(type(k) in _ARRAYS for k in key):
+            return None
+        named = "".join("_" if type(k) is slice else "i" for k in key)
+        return _program(len(arrays))(x, values, *arrays, method, named)
 
     def _whole(self, made: Any) -> Any:
         for axis in reversed(self.added):
@@ -241,3 +267,21 @@ class Ref:
         return (
             (convert_format(mask, "dense"), convert_format(made, "dense")) if self.x.format.is_dense else (mask, made)
         )
+
+
+_ARRAYS = (np.ndarray, Array)
+_ALL = slice(None)
+
+
+@functools.cache
+def _program(count: int) -> Callable[..., Any]:
+    """What updates at so many index arrays are at once: programs that serve any extents."""
+    return again(2 + count, whole=True)(_updated)
+
+
+def _updated(x: Any, values: Any, *rest: Any) -> Any:
+    """`rest` are index arrays, the method, and the key, of which every letter is an index array or (_) a slice of everything."""
+    *given, method, named = rest
+    arrays = iter(given)
+    key = tuple(_ALL if letter == "_" else next(arrays) for letter in named)
+    return getattr(At(x)[key], method)(values)

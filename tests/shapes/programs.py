@@ -66,6 +66,13 @@ def labelled(rng, n, m, k):
     return dense(rng, k, 8), sj.array(rng.integers(0, 7, k))
 
 
+def spring(rng, n, m, k):
+    """A chain of springs between n places, and a weight at each."""
+    rows = np.arange(n)
+    ends = np.concatenate([rows, rows[1:], rows[:-1]]), np.concatenate([rows, rows[:-1], rows[1:]])
+    return sj.array((np.repeat([4.0, -1.0], [n, 2 * n - 2]), ends), shape=(n, n), format="csr"), dense(rng, n)
+
+
 def softmax(A):
     e = sj.lax.pattern(A) * snp.exp(A - A.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
@@ -120,5 +127,10 @@ PROGRAMS = {
     "means of segments": (labelled, lambda V, ids: sj.nn.segment_mean(V, ids, 7)),
     "softmax of segments": (labelled, lambda V, ids: sj.nn.segment_softmax(V, ids, 7)),
     "mttkrp": (tensor, lambda X, B, C: snp.einsum("ijk,jr,kr->ir", X, B, C)),
+    "set columns": (
+        lambda rng, n, m, k: (dense(rng, 40, n), sj.array(rng.integers(-n, n, k)), dense(rng, 40, k)),
+        lambda X, columns, V: X.at[:, columns].set(V).at[:, columns].max(-V),
+    ),
+    "equations": (spring, lambda A, b: sj.scipy.sparse.linalg.cg(A, b, rtol=1e-12)),
     "scan": (lambda rng, n, m, k: (sparse(rng, n, n), dense(rng, n)), sweep),
 }

@@ -82,6 +82,7 @@ def test_a_new_shape_plans_nothing(name, counts):
         ("sum of two", "row sums", "concatenation"),
         ("gram", "diagonal", "fills"),
         ("taken rows", "pairs"),
+        ("scattered rows", "set columns", "equations"),
         ("segments", "means of segments", "softmax of segments"),
     ],
 )

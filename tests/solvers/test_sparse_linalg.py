@@ -48,6 +48,36 @@ def test_solvers(name, form):
         np.testing.assert_allclose(dense @ x.todense(), B, atol=1e-7)
 
 
+@pytest.mark.parametrize("name", ["cg", "minres", "bicgstab", "gmres"])
+def test_equations_of_many_sizes(name):
+    """At once, one after the other: with preconditioners and starts, and without, of numbers of several types; each as inside `jit`."""
+    rng, solve = np.random.default_rng(len(name)), getattr(linalg, name)
+    for n in (3, 20, 21, 22, 40, 3):
+        dense = np.diag(4.0 + rng.random(n)) - np.eye(n, k=1) - np.eye(n, k=-1)
+        b, x0, weights = rng.normal(size=n), sj.array(rng.normal(size=n)), 1 / np.diagonal(dense)
+        for A, side in (
+            (dense, b),
+            (sp.csr_array(dense), b.astype(np.float32)),
+            (sj.array(dense, format="coo"), 1j * b),
+        ):
+            for options in (
+                {},
+                {"M": snp.diag(weights)},
+                {"x0": x0},
+                {"M": np.diag(weights), "x0": x0, "maxiter": 900},
+            ):
+                x, info = solve(A, side, tol=1e-6, **options)
+                assert info == 0
+                assert x.dtype == np.result_type(side, dense)
+                np.testing.assert_allclose(dense @ x.todense(), side, atol=1e-4)
+        stopped = solve(sj.array(dense, format="csr"), b, rtol=1e-30, maxiter=1)[1]
+        assert (int(stopped), stopped.dtype) == (1, np.int64)
+    with pytest.raises(ValueError, match=f"{name}: A must be a square matrix of 3 rows"):
+        solve(np.ones((3, 2)), np.ones(3))
+    with pytest.raises(ValueError, match=f"{name}: x0 has shape"):
+        solve(np.eye(3), np.ones(3), x0=np.ones(2))
+
+
 @pytest.mark.parametrize("name", ["minres", "bicgstab"])
 def test_derivatives_of_solvers(name):
     dense = SYMMETRIC if name == "minres" else DOMINANT

@@ -25,7 +25,7 @@ from sparsejax.jit.runtime.system import threads
 from sparsejax.jit.runtime.whole import program as programs
 from sparsejax.jit.runtime.whole.loop import Loop
 from sparsejax.jit.runtime.whole.registers import Unbound
-from sparsejax.lax.rounds import Body, Rounds
+from sparsejax.lax.rounds import Body, Past, Rounds
 
 FEWER = 8
 """How many times fewer entries go around than a loop was planned for, where it gets another plan."""
@@ -89,6 +89,7 @@ class Plan(Body):
         self._bodies = dict(bodies)
         self._tables: dict[Any, Any] = {}
         """Loops of which it is the body."""
+        self.past = Past()
         calls = [self._call(number) for number in range(self.count)]
         self._line = sequence.Line(layout, calls, self.literals)
         single = self.count == 1 and not self.checks.before and self.results == (self.operands + len(self.literals),)

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.again import again
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
+from sparsejax.core.trace import stack
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
 from sparsejax.lax.library.callbacks import observe
 from sparsejax.lax.library.decompositions import pinv
@@ -95,8 +98,10 @@ def cg(
 
     Raises ValueError for shapes that do not fit together.
     """
-    algorithm = _cg if callback is None else _watched(callback)
-    return _solved("cg", algorithm, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+    limit = tol if rtol is None else rtol
+    if callback is not None:
+        return _solved("cg", _watched(callback), A, b, x0, limit, atol, maxiter, M)
+    return _solution("cg", 0, A, b, x0, limit, atol, maxiter, M)
 
 
 def gmres(
@@ -128,7 +133,7 @@ def gmres(
     if restart < 1:
         raise ValueError(f"gmres: restart={restart} must be at least 1")
     size = max(1, int(np.prod(np.shape(b) if not hasattr(b, "shape") else b.shape)))
-    return _solved("gmres", _gmres(min(restart, size)), A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+    return _solution("gmres", min(restart, size), A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
 
 
 def bicgstab(
@@ -150,7 +155,7 @@ def bicgstab(
     >>> bicgstab(A, np.array([6.0, 8.0]))[0].todense().round(6)
     array([1., 2.])
     """
-    return _solved("bicgstab", krylov.bicgstab, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+    return _solution("bicgstab", 0, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
 
 
 def minres(
@@ -172,7 +177,7 @@ def minres(
     >>> minres(A, np.array([2.0, 1.0]))[0].todense().round(6)
     array([1., 2.])
     """
-    return _solved("minres", krylov.minres, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+    return _solution("minres", 0, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
 
 
 def lsqr(
@@ -227,6 +232,32 @@ def onenormest(A: Any) -> Any:
 # --------------------------------------------------------------------------------------------------------- arguments
 
 
+def _solution(
+    name: str, size: int, A: Matrix, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, M: Matrix | None
+) -> tuple[Any, Any]:
+    """What an algorithm finds; at once with arrays alone, it runs as one program, which serves all later equations of other sizes too."""
+    if stack.traces or callable(A) or callable(M):
+        return _solved(name, _algorithm(name, size), A, b, x0, rtol, atol, maxiter, M)
+    side = asarray(b, f"the right side b of {name}")
+    given: list[Any] = [asarray(A, f"the matrix A of {name}"), side]
+    given += [
+        np.asarray(n, t)
+        for n, t in ((rtol, "f8"), (atol, "f8"), (10 * side.size if maxiter is None else maxiter, "i8"))
+    ]
+    given += [] if M is None else [asarray(M, f"the matrix M of {name}")]
+    given += [] if x0 is None else [asarray(x0, f"the start x0 of {name}")]
+    found: tuple[Array, Array] = _program(*given, M is not None, x0 is not None, name, size)
+    return found
+
+
+@again(7, whole=True)
+def _program(A: Any, b: Any, rtol: Any, atol: Any, maxiter: Any, *rest: Any) -> tuple[Any, Any]:
+    """An algorithm as a function of arrays: behind the numbers the preconditioner and the start, if there are any, whether there are, and its name."""
+    *others, preconditioned, started, name, size = rest
+    M, x0 = (others[0] if preconditioned else None), (others[-1] if started else None)
+    return _solved(name, _algorithm(name, size), A, b, x0, rtol, atol, maxiter, M)
+
+
 def _solved(
     name: str,
     algorithm: Algorithm,
@@ -274,6 +305,13 @@ def _function(name: str, what: str, A: Matrix, b: Any) -> Function:
 
 
 # -------------------------------------------------------------------------------------------------------- algorithms
+
+
+def _algorithm(name: str, size: int) -> Algorithm:
+    """The algorithm of this name; `size` vectors are kept by that which keeps a basis."""
+    if name == "gmres":
+        return _gmres(size)
+    return {"cg": _cg, "bicgstab": krylov.bicgstab, "minres": krylov.minres}[name]
 
 
 def _dot(x: Any, y: Any) -> Any:
