@@ -166,7 +166,7 @@ def test_segments_of_integers_and_sparse_rows():
     )
     with pytest.raises(TypeError, match="num_segments must be given"):
         sj.jit(nn.segment_sum)(np.arange(8), IDS)
-    with pytest.raises(ValueError, match="^segment_ids of shape"):
+    with pytest.raises(ValueError, match="segment_ids of shape"):
         nn.segment_sum(np.ones(3), IDS, 4)
     with pytest.raises(TypeError, match="segment_ids must be integers"):
         nn.segment_sum(np.ones(3), np.ones(3), 4)
