@@ -164,3 +164,25 @@ def test_gradients_of_two_layers():
     want = X.T @ (a.T @ ((a.T @ error @ V.T) * (hidden > 0))), hidden.T @ (a.T @ error)
     for x, g in zip(sj.jit(sj.grad(loss))((W, V)), want, strict=True):
         np.testing.assert_allclose(x.todense(), g, rtol=1e-10)
+
+
+def test_plans_for_many_shapes_share_what_one_for_a_shape_does():
+    """Products are priced at the extents at hand, not at those that bound a bucket."""
+    rng = np.random.default_rng(0)
+
+    def loss(W, V, A, H):
+        return (snp.tanh(A @ (H @ W)) @ V).sum()
+
+    def operands(rows, columns):
+        values = np.zeros((rows, columns))
+        values[np.arange(rows)[:, None], rng.integers(0, columns, (rows, 5))] = 0.2
+        return rng.random((32, 16)), rng.random((16, 8)), sj.array(values, format="csr"), rng.random((columns, 32))
+
+    many, alone = sj.jit(sj.value_and_grad(loss)), sj.jit(sj.value_and_grad(loss), dynamic=False)
+    many(*operands(1700, 4900))
+    given = operands(1850, 5300)
+    np.testing.assert_allclose(many(*given)[1].todense(), alone(*given)[1].todense(), rtol=1e-9)
+    (family,) = many._families.values()
+    (plan,) = family._members[0].bounds.values()
+    (own,) = [t.closed.cache["plan"] for t in alone._cache.values()]
+    assert [type(s) for s in plan.steps] == [type(s) for s in own.steps]

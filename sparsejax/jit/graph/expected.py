@@ -24,7 +24,7 @@ from sparsejax.core.jaxpr import Jaxpr, Var
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import decision_cache
 from sparsejax.jit.cost import machine, price_table, skew, statistics
-from sparsejax.jit.graph import fuse, partition
+from sparsejax.jit.graph import fuse, partition, resize
 from sparsejax.jit.ir import blocks, choices, cin, units
 from sparsejax.jit.ir.nest import Nest
 from sparsejax.jit.schedule import schedules, search, statements
@@ -65,6 +65,12 @@ class Known:
         return Known(
             {v: self.counts[v] for v in values}, {v: self.degrees[v] for v in values if v in self.degrees}, self.made
         )
+
+    def renamed(self, names: Mapping[Var, Var]) -> Known:
+        """The same of those values that have other names."""
+        counts = {names[v]: found for v, found in self.counts.items() if v in names}
+        degrees = {names[v]: own for v, own in self.degrees.items() if v in names}
+        return Known(counts, degrees, frozenset([names[v] for v in self.made if v in names]))
 
     def copy(self) -> Known:
         """The same, to be extended."""
@@ -189,11 +195,15 @@ def apart(
 
 
 def of_values(jaxpr: Jaxpr, observed: Mapping[Var, Storage]) -> Known:
-    """What is known of every value of a jaxpr, those that no kernel will store included."""
+    """What is known of every value of a jaxpr, those that no kernel will store included; of bounds, as if they were the usual extents."""
     outputs = tuple(v for eqn in jaxpr.eqns for v in eqn.outputs)
     alone = replace(jaxpr, outputs=outputs)
     with choices.pricing():
-        return of_program(fuse.fuse(alone), alone, observed)
+        alone, names = resize.at_usual(alone)
+        if not names:
+            return of_program(fuse.fuse(alone), alone, observed)
+        known = of_program(fuse.fuse(alone), alone, {names[v]: s for v, s in observed.items()})
+        return known.renamed({own: v for v, own in names.items()})
 
 
 @functools.lru_cache(maxsize=1024)

@@ -33,7 +33,7 @@ from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import decision_cache
 from sparsejax.jit.cost import machine, skew, statistics
-from sparsejax.jit.graph import expected, fuse, fuse_reductions, intermediate_storage, partition
+from sparsejax.jit.graph import expected, fuse, fuse_reductions, intermediate_storage, partition, resize
 from sparsejax.jit.graph import price as pricing
 from sparsejax.jit.graph.guards import Check
 from sparsejax.jit.ir import choices, operators
@@ -312,7 +312,7 @@ def _key(product: Product, known: expected.Known, looks: float) -> str:
 
 def key_of(what: str, operands: Sequence[Var], inputs: Sequence[Labels], known: expected.Known, *others: object) -> str:
     """What a decision about a contraction depends on: types of operands and which are the same, what is known of them, and `others`."""
-    types = [(v.aval, known.counts[v], operands.index(v)) for v in operands]
+    types = [(v.aval.resized(resize.usual), known.counts[v], operands.index(v)) for v in operands]
     pairs: list[float] = []
     for p, q in itertools.combinations(range(len(operands)), 2):
         left, right = known.degrees.get(operands[p]), known.degrees.get(operands[q])
@@ -367,8 +367,10 @@ def cost_of(
 
 
 def _cost(eqns: Sequence[Eqn], given: tuple[Var, ...], results: tuple[Var, ...], known: expected.Known) -> float | None:
-    jaxpr = Jaxpr(given, (), tuple(eqns), results)
+    jaxpr, names = resize.at_usual(Jaxpr(given, (), tuple(eqns), results))
     found = known.only(given)
+    if names:
+        found, results = found.renamed(names), tuple([names[v] for v in results])
     steps = fuse_reductions.merged(intermediate_storage.stored(fuse.fuse(jaxpr), jaxpr, found), jaxpr, found)
     return pricing.price(steps, found, results)
 

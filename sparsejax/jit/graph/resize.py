@@ -21,21 +21,39 @@ Change = Callable[[Any], Any]
 
 def resized(jaxpr: Jaxpr, change: Change) -> Jaxpr:
     """A jaxpr with all extents changed."""
-    env: dict[Atom, Any] = {}
+    return renamed(jaxpr, change)[0]
+
+
+def usual(extent: Any) -> Any:
+    """In place of a bound the extent that something was planned for first."""
+    return extent.usual if type(extent) is Bounded else extent
+
+
+def at_usual(jaxpr: Jaxpr) -> tuple[Jaxpr, dict[Var, Var]]:
+    """A jaxpr with usual extents in place of bounds, and its variables by those that they stand for; itself, where it has no bounds."""
+    defined = (*jaxpr.consts, *jaxpr.inputs)
+    if any(changes(v.aval.shape) for v in defined):
+        return renamed(jaxpr, usual)
+    return jaxpr, {}
+
+
+def renamed(jaxpr: Jaxpr, change: Change) -> tuple[Jaxpr, dict[Var, Var]]:
+    """A jaxpr with all extents changed, and its variables by those that they stand for."""
+    env: dict[Var, Var] = {}
 
     def defined(var: Var) -> Var:
         env[var] = made = Var(var.aval.resized(change))
         return made
 
     def read(atom: Atom) -> Any:
-        return env.get(atom, atom)
+        return env.get(atom, atom) if isinstance(atom, Var) else atom
 
     consts, inputs = tuple(map(defined, jaxpr.consts)), tuple(map(defined, jaxpr.inputs))
     eqns = []
     for e in jaxpr.eqns:
         own, params = tuple(map(read, e.inputs)), _changed(e.params, change)
         eqns.append(replace(e, inputs=own, params=params, outputs=tuple(map(defined, e.outputs))))
-    return Jaxpr(inputs, consts, tuple(eqns), tuple(map(read, jaxpr.outputs)))
+    return Jaxpr(inputs, consts, tuple(eqns), tuple(map(read, jaxpr.outputs))), env
 
 
 def resized_alone(eqn: Eqn, change: Change) -> Eqn:

@@ -25,12 +25,14 @@ class Bounded(int):
     """
 
     name: str
+    usual: int
+    """The value that it had when something was planned for it first: what is decided once for a whole program is decided for extents as these."""
 
     @staticmethod
     def named(name: str, value: int) -> Bounded:
         """The extent of that name whose value is now `value`."""
         made = Bounded(bound(value))
-        made.name = name
+        made.name, made.usual = name, int(value)
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -50,7 +52,7 @@ class Bounded(int):
     def __mod__(self, size: int) -> Bounded:
         """What is left of the extent beyond blocks of a size: anything below it."""
         made = Bounded(size - 1)
-        made.name = f"({self.name})%{size}"
+        made.name, made.usual = f"({self.name})%{size}", size - 1
         return made
 
     def __reduce__(self) -> Any:
