@@ -414,9 +414,12 @@ def test_storages_given_by_users_are_borrowed_or_copied():
 
 @pytest.mark.parametrize("name", ["ell", "bitmap", "hash", "rle", "lil", "groupcoo:4"])
 def test_schedules_count_entries(name):
-    """What loop orders are chosen by does not depend on unused slots or on merged runs."""
+    """How many entries loop orders are chosen by does not depend on unused slots or on merged runs, whose number is told beside."""
     x = np.zeros((8, 512))
     x[0, :300] = 1
     x[5, 7] = 2
     want = statistics.positions(convert.from_dense(x, Format.parse("csr", 2), 0.0))
-    assert statistics.positions(convert.from_dense(x, Format.parse(name, 2), 0.0)) == want
+    storage = convert.from_dense(x, Format.parse(name, 2), 0.0)
+    found = statistics.positions(storage)
+    assert tuple(found) == want
+    assert getattr(found, "runs", None) == (statistics.rounded(len(storage.vals)) if name == "rle" else None)
