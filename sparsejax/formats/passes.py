@@ -22,6 +22,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     mapped     pos, crd, listed, extent, vals -> the same for coordinates that a list names, in its order, if it names none twice
     named      pos, crd, places, columns    -> the same for coordinates that a list names, in its order, as often as it names them
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
+    carried    pos, crd, vals, pos, crd     -> the values at the entries of other segments, 0 where theirs have none
     strung     vectors, shifts              -> one behind the other, a number added to each
     interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
@@ -50,7 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.formats import largest, searches
+from sparsejax.formats import largest, lined, recurrences, searches
 from sparsejax.formats.runs import added, changes, differing, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
@@ -292,22 +293,26 @@ class Passes:
         here[met[0]] = met[1]
         return here
 
+    def carried(self, pos: Array, crd: Array, vals: Array, to_pos: Array, to_crd: Array) -> Array:
+        """For every entry of as many other segments the value that the same segment of these has at its coordinate, else 0. Coordinates increase in
+        all segments.
+
+        >>> Passes().carried(np.array([0, 1, 2]), np.array([4, 2]), np.array([5, 6]), np.array([0, 2, 3]), np.array([0, 4, 3]))
+        array([0, 5, 0])
+        """
+        made = np.zeros(len(to_crd), vals.dtype)
+        here = self.located(to_pos, to_crd, self.owners(pos), crd)
+        there = here >= 0
+        made[here[there]] = vals[there]
+        return made
+
     def recurred(self, x: Array, b: Array, begins: Array) -> Array:
         """y[k] = b[k] + x[k] * y[k - 1], where y[k - 1] counts as 0 at every k at which a segment `begins`.
 
         >>> Passes().recurred(np.array([2, 3, 4]), np.array([2, 0, 4]), np.array([True, False, True]))
         array([2, 6, 4])
         """
-        made = np.array(b)
-        starts = np.flatnonzero(begins) if len(b) and begins[0] else np.append(0, np.flatnonzero(begins))
-        lengths = np.diff(np.append(starts, len(b)))
-        for step in range(1, int(lengths.max(initial=0))):  # entries of the same place in their segments at once
-            inside = lengths > step
-            starts, lengths = starts[inside], lengths[inside]
-            here = starts + step
-            with np.errstate(all="ignore"):
-                made[here] = b[here] + x[here] * made[here - 1]
-        return made
+        return recurrences.recurred(x, b, begins)
 
     def largest(self, size: Array, starts: Array, keep: int) -> Array:
         """Which numbers are among the `keep` largest of their segment, one or more: of equal ones the first, NaN before all numbers. Segments begin
@@ -352,20 +357,7 @@ class Passes:
         >>> Passes().lined((2, 3), [0, 2], [np.array([5, 6]), np.array([7])])
         (array([0, 2, 3]), array([0, 2, 1], dtype=int32), array([5, 7, 6]))
         """
-        rows, extent = extents
-        columns = np.add.outer(np.arange(rows, dtype=crd_dtype(extent)), np.array(offsets, crd_dtype(extent)))
-        inside = (columns >= 0) & (columns < extent)
-        pos = np.empty(rows + 1, np.int64)
-        pos[0] = 0
-        np.cumsum(inside.sum(axis=1), out=pos[1:])
-        if lines is None:
-            return pos, columns[inside], None
-        slots = np.empty(columns.shape, lines[0].dtype)
-        for number, (k, line) in enumerate(zip(offsets, lines, strict=True)):
-            first, end = max(0, -k), min(rows, extent - k)
-            if first < end:
-                slots[first:end, number] = line
-        return pos, columns[inside], slots[inside]
+        return lined.lined(extents, offsets, lines)
 
     def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
         """Vectors one behind the other as `dtype`, with a number added to each where there are `shifts`.
@@ -559,7 +551,7 @@ class Learning(Passes):
 
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within"),
-        *("mapped", "named", "located", "lined", "turned", "met", "placed", "sifted", "largest"),
+        *("mapped", "named", "located", "carried", "lined", "turned", "met", "placed", "sifted", "largest"),
         *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed", "entered", "woven"),
     )
 

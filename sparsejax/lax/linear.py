@@ -17,7 +17,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert, structural
-from sparsejax.formats.parts import diagonals
+from sparsejax.formats.parts import carried, diagonals
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin
 from sparsejax.lax import extents as sizes
@@ -76,9 +76,8 @@ def sample(x: Any, like: Any) -> Any:
 def _share_call(x: Storage, like: Storage, out_aval: Aval) -> Storage:
     """The entries of `x` at the positions of `like`, over its buffers. O(entries)."""
     made = x if x.format == like.format else convert.convert(x, like.format)
-    if _equal(made, like):
-        vals = made.vals
-    else:
+    vals = made.vals if _equal(made, like) else carried.carried(made, like)
+    if vals is None:
         coords, found = convert.to_coords(made)
         own, position = convert.to_coords(_numbered(like))
         flat = Format.parse("coo", len(x.shape))

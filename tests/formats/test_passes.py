@@ -581,3 +581,27 @@ def test_woven(density, index, dtype, replace):
                 equal(ours, theirs)
                 assert ours.dtype == theirs.dtype
             assert (made[2] is vals) == (wanted[2] is vals) == bool(mask[row, column].all())
+
+
+@pytest.mark.parametrize(("index", "dtype"), [("i4", "f8"), ("i8", "c16"), ("i4", "?"), ("i8", "u2"), ("i4", "f4")])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_carried(index, dtype, threads):
+    """Of patterns that hold each other, meet, or do not."""
+    rng = np.random.default_rng(np.dtype(dtype).itemsize)
+
+    def parts(mask):
+        return np.append(0, np.cumsum(mask.sum(axis=1))), np.nonzero(mask)[1].astype(index)
+
+    shapes = [(1, 1), (7, 30), (60, 9), (3, 0)] + [(2000, 300)] * (threads > 1)
+    for shape in shapes:
+        for share, other in itertools.product([0.0, 0.05, 0.4, 1.0], repeat=2):
+            mask, to = rng.random(shape) < share, rng.random(shape) < other
+            mask[:: 2 + len(mask) % 2] = False
+            dense = np.where(mask, rng.integers(1, 9, shape), 0).astype(dtype)
+            (pos, crd), (to_pos, to_crd) = parts(mask), parts(to)
+            given = pos, crd, dense[mask], to_pos, to_crd
+            with sj.config.using(num_threads=threads):
+                made = MANY.carried(*given)
+            equal(made, dense[to])
+            equal(FEW.carried(*given), dense[to])
+            assert made.dtype == dense.dtype

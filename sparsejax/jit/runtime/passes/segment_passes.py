@@ -13,6 +13,7 @@ from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime.passes import (
+    carried_entries,
     duplicates,
     entered_rows,
     insertions,
@@ -176,6 +177,9 @@ class SegmentPasses(Passes):
         shares = _shares(0, len(wanted), SEARCHED * len(wanted))
         run_parts(kernel, [(*pair, *behind) for pair in shares])
         return out
+
+    def carried(self, pos: Array, crd: Array, vals: Array, to_pos: Array, to_crd: Array) -> Array:
+        return carried_entries.carried((pos, crd, vals), (to_pos, to_crd), _rows(to_pos))
 
     def placed(self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
         places = len(wanted)
