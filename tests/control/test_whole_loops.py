@@ -133,12 +133,18 @@ def test_long_path(tables):
 
 
 @pytest.mark.parametrize(
-    ("fill", "dtype"), [(0, "f8"), (np.inf, "f4"), (np.nan, "f8"), (3, "i4"), (0, "u1"), (False, "?")]
+    ("fill", "dtype"), [(0, "f8"), (np.inf, "f4"), (np.nan, "f8"), (3, "i4"), (2, "u8"), (0, "u1"), (False, "?")]
 )
 @pytest.mark.parametrize("tol", [0, 1, 1.5])
-def test_thinned(fill, dtype, tol, tables):
+@pytest.mark.parametrize("skip", [{"masks"}, set()], ids=["one", "lanes"])
+def test_thinned(fill, dtype, tol, skip, tables):
     if dtype == "?" and tol:
         pytest.skip("bools differ by one")
+    with config.using(skip=skip):
+        check_thinned(fill, dtype, tol, tables)
+
+
+def check_thinned(fill, dtype, tol, tables):
 
     @sj.jit
     def ours(x, k):
@@ -148,8 +154,10 @@ def test_thinned(fill, dtype, tol, tables):
         return lax.while_loop(lambda s: s[1] < 12, step, (x, k))[0]
 
     rng = np.random.default_rng(0)
-    for shape in ((9,), (4, 5)):
+    for shape in ((9,), (4, 5), (7, 33)):
         vals = rng.integers(0, 7, shape).astype(dtype)
+        if dtype[0] == "f":
+            vals[rng.random(shape) < 0.3] = rng.choice([np.inf, -np.inf, np.nan, 0.5])
         x = sj.array(vals, format="coo", fill_value=np.asarray(fill, dtype)[()])
         want = sj.prune(x, tol=tol)
         for _ in range(2):

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(not host.has("mremap"), reason="blocks are recyc
 
 @pytest.fixture(autouse=True)
 def empty():
+    allocator.give(allocator.take(1))  # which tells how much is kept
     allocator.drop()
     yield
     allocator.drop()
@@ -318,3 +319,40 @@ def test_names_that_kernels_use_are_provided():
     with pytest.raises(loader.Unsupported):
         loader.address_of("sparsejax_nothing")
     assert sys.getrefcount(allocator._code()) > 2
+
+
+@pytest.mark.parametrize("size", [1, 500, 896, 897, 1024, 1025, 1279, 1281, 5000, 30_000, (32 << 10) - 1])
+def test_small_blocks_are_kept(size):
+    """Beyond `LEAST` bytes: what is taken next is what was given back last, whole and of its own."""
+    first = [block(None, size) for _ in range(6)]
+    for k, address in enumerate(first):
+        ctypes.memset(address, k, size)
+    for k, address in enumerate(first):
+        assert ctypes.string_at(address, size) == bytes([k]) * size
+        block(address, 0)
+    again = [block(None, size) for _ in range(4)]
+    assert len(set(again)) == 4
+    if size > allocator_text.LEAST:
+        assert set(again) == set(first[: allocator_text.WAYS])
+    for address in again:
+        block(address, 0)
+    zeros = block(None, size, abi.ZERO)
+    assert ctypes.string_at(zeros, size) == bytes(size)
+    grown = block(zeros, 3 * size)
+    assert ctypes.string_at(grown, size) == bytes(size)
+    ctypes.memset(grown, 7, 3 * size)
+    block(grown, 0)
+
+
+def test_nothing_small_is_kept_where_nothing_is():
+    with config.using(free_memory=0):
+        allocator.give(allocator.take(2000))
+        address = block(None, 2000)
+        block(address, 0)
+        assert allocator._state[allocator_text._KEPT_PLACES : allocator_text.WORDS] == [0] * (
+            allocator_text.WAYS * allocator_text.CLASSES
+        )
+    allocator.give(allocator.take(2000))
+    assert any(allocator._state[allocator_text._KEPT_PLACES : allocator_text.WORDS])
+    allocator.drop()
+    assert not any(allocator._state[allocator_text._KEPT_PLACES : allocator_text.WORDS])

@@ -1,6 +1,7 @@
 """Memory that kernels and their results have: aligned to 64 bytes, large blocks used again.
 
-below `SMALLEST`  the C heap, which recycles blocks itself
+below `SMALLEST`  the C heap, which recycles blocks itself; of those beyond `LEAST` bytes, rounded to a quarter of a power of two, a few of each size
+                  are kept here
 above             pages of the system. What is given back goes to one list of free blocks, whoever had it: results, intermediate results,
                   workspaces, the segments that threads fill. A fresh page costs a fault when it is first touched, ten times what
                   writing it costs; a recycled one costs nothing.

@@ -32,10 +32,15 @@ KINDS = 8 * (48 - 15)
 """Of sizes: eight for each power of two from `SMALLEST` on."""
 COPIED = 1 << 20
 """Bytes up to which a block that grows moves into a free one: that costs less than the faults of fresh pages behind it."""
-WORDS = 8 + 2 * SLOTS + 2 * KINDS
+LEAST = 896
+"""Bytes beyond which blocks of the C heap are kept, too: up to there the C library has a list for every thread, beyond it takes ten times as long."""
+WAYS, CLASSES = 4, 4 * 6 + 1
+"""Blocks of the C heap that are kept of one size, and sizes: four for each power of two."""
+WORDS = 8 + 2 * SLOTS + 2 * KINDS + WAYS * CLASSES
 """Of the state."""
 _PAGE, _HUGE_PAGE = 4096, 2 << 20
 _LIMIT, _HELD, _NEXT, _FREE, _SIZES, _PLACES, _KIND_WORDS = 0, 1, 2, 3, 8, 8 + SLOTS, 8 + 2 * SLOTS
+_KEPT_PLACES = _KIND_WORDS + 2 * KINDS
 """Where what is in the state."""
 _SIZE, _WEIGHT, _KEPT, _RAW, _DATA = 0, 1, 2, 3, 8
 """Words of a block: its size, the bytes that may be resident, whether it goes to the list, on the C heap what that gave; then its data."""
@@ -191,6 +196,28 @@ def _append(b: LLVMBuilder, block: Val, weight: Val, limit: Val) -> None:
 def _drop(b: LLVMBuilder) -> None:
     with b.for_(b.i64(0), b.i64(SLOTS)) as k:
         _unmap(b, _pull(b, k))
+    with b.for_(b.i64(0), b.i64(WAYS * CLASSES)) as k:
+        _freed(b, b.convert("inttoptr", b.exchange("xchg", _state(b, b.add(k, _KEPT_PLACES)), b.i64(0)), "ptr"))
+
+
+@_function("void")
+def _freed(b: LLVMBuilder, block: Val) -> None:
+    """To the C heap."""
+    with b.if_(b.ne(block, _NULL)):
+        b.call("free", "void", [b.load(block, b.i64(_RAW), "ptr")])
+
+
+def _quarter(b: LLVMBuilder, size: Val) -> Val:
+    """The logarithm of a quarter of the power of two in a size."""
+    return b.sub(b.i64(61), b.call("llvm.ctlz.i64", "i64", [size, b.const("i1", 0)]))
+
+
+@_function("ptr")
+def _class(b: LLVMBuilder, size: Val) -> Val:
+    """Where blocks of the C heap of a size are kept, one in `WAYS` words; the size is one that blocks are rounded to."""
+    shift = _quarter(b, size)
+    number = b.add(b.mul(b.sub(shift, LEAST.bit_length() - 3), 4), b.and_(b.binary("lshr", size, shift), b.i64(3)))
+    return _state(b, b.add(b.mul(number, WAYS), _KEPT_PLACES))
 
 
 @_function("i64")
@@ -309,14 +336,25 @@ def _take(b: LLVMBuilder, size: Val, what: Val) -> Val:
     zero, block = b.binary("or", b.eq(what, ZERO), few), b.var("block", _NULL)
 
     def heap() -> None:
-        raw = _insisted(b, lambda: b.call("malloc", "ptr", [b.add(size, 127)]), _NULL)
+        room, unit = b.var("room", size), b.binary("shl", b.i64(1), b.max(_quarter(b, b.max(size, b.i64(1))), b.i64(0)))
+        with b.if_(b.lt(b.i64(LEAST), size)):
+            b.set(room, _multiple(b, b.sub(b.add(size, unit), 1), unit))
+            places = _class(b, b.get(room))
+            for way in range(WAYS):
+                place = b.place(places, way)
+                with b.if_(b.and_(b.eq(b.get(block), _NULL), b.ne(b.shared(place), 0))):
+                    b.set(block, b.convert("inttoptr", b.exchange("xchg", place, b.i64(0)), "ptr"))
+        b.if_else(b.eq(b.get(block), _NULL), lambda: fresh_heap(b.get(room)), clear)
+
+    def fresh_heap(room: Val) -> None:
+        raw = _insisted(b, lambda: b.call("malloc", "ptr", [b.add(room, 127)]), _NULL)
         with b.if_(b.ne(raw, _NULL)):
             start = b.convert("ptrtoint", raw, "i64")
             made = b.convert("inttoptr", _multiple(b, b.add(start, 63), 64), "ptr")
             b.set(block, made)
             _set(b, made, _SIZE, b.i64(0))
             _set(b, made, _RAW, start)
-            _set(b, made, _WEIGHT, size)
+            _set(b, made, _WEIGHT, room)
             clear()
 
     def clear() -> None:
@@ -352,7 +390,16 @@ def _give(b: LLVMBuilder, data: Val) -> None:
         b.if_else(system, lambda: _unmap(b, block), lambda: _put(b, block))
 
     def heap() -> None:
-        b.call("free", "void", [b.load(block, b.i64(_RAW), "ptr")])
+        room, placed = _get(b, block, _WEIGHT), b.var("placed", b.const("i1", 0))
+        limit, address = b.shared(_state(b, _LIMIT)), b.convert("ptrtoint", block, "i64")
+        with b.if_(b.and_(b.lt(b.i64(LEAST), room), b.ne(limit, 0))):
+            places = _class(b, room)
+            for way in range(WAYS):
+                place = b.place(places, way)
+                with b.if_(b.and_(b.eq(b.get(placed), b.const("i1", 0)), b.eq(b.shared(place), 0))):
+                    b.set(placed, b.replaced(place, b.i64(0), address))
+        with b.if_(b.eq(b.get(placed), b.const("i1", 0))):
+            _freed(b, block)
 
     b.if_else(b.eq(_get(b, block, _SIZE), 0), heap, pages)
 

@@ -16,15 +16,18 @@ import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.formats import Format, convert
-from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend import compiler, host
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.backend.llvm import LLVMBuilder
+from sparsejax.jit.backend.types import scalar_of, vector_of
 from sparsejax.jit.codegen.kernel_memory import allocate
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import compiled
 
 BYTES = 64
 """Bytes of index arrays that are looked at at once."""
+PACKED = 8
+"""Entries that are dropped or kept at once, by processors with masked lanes: others would take them one by one."""
 _FLOATS = {4: "float", 8: "double"}
 
 
@@ -46,24 +49,31 @@ def _threshold(b: Builder, dtype: np.dtype[Any], tol: np.dtype[Any], raw: Val) -
     return b.convert("zext", raw, "i64")
 
 
-def _differs(b: Builder, value: Val, fill: Any, tol: Val) -> Val:
-    """1 where a value differs from the fill by more than `tol`, else 0."""
-    zero, one = b.i64(0), b.i64(1)
-    if value.type not in _FLOATS.values():
-        wanted = b.const(value.type, int(fill))
+def _differs(b: Builder, value: Val, fill: Any, tol: Val, lanes: int) -> Val:
+    """Where a value, or each of some lanes, differs from the fill by more than `tol`."""
+    kind = scalar_of(value.type)
+
+    def each(number: Val) -> Val:
+        return number if lanes == 1 else b.splat(number, lanes)
+
+    if kind not in _FLOATS.values():
+        wanted = each(b.const(kind, int(fill)))
         below = b.compare("slt" if fill.dtype.kind == "i" else "ult", value, wanted)
         apart = b.select(below, b.sub(wanted, value), b.sub(value, wanted))
-        return b.select(b.compare("ugt", b.convert("zext", apart, "i64"), tol), one, zero)
+        return b.compare("ugt", b.convert("zext", apart, vector_of("i64", lanes)), each(tol))
     if fill != fill:
-        return b.select(b.compare("ord", value, value), one, zero)
-    wanted, short = b.const(value.type, fill), "f64" if value.type == "double" else "f32"
-    size = b.call(f"llvm.fabs.{short}", value.type, [b.binary("fsub", value, wanted)])
-    far = b.select(b.compare("ole", size, tol), zero, one)  # what is no number is far
-    return b.select(b.compare("une", value, wanted), far, zero)
+        return b.compare("ord", value, value)
+    wanted, short = each(b.const(kind, fill)), "f64" if kind == "double" else "f32"
+    name = f"llvm.fabs.{short}" if lanes == 1 else f"llvm.fabs.v{lanes}{short}"
+    size = b.call(name, value.type, [b.binary("fsub", value, wanted)])
+    far = b.compare("ugt", size, each(tol))  # what is no number is far
+    return b.and_(b.compare("une", value, wanted), far)
 
 
 @functools.lru_cache(maxsize=256)
-def _thin(dims: tuple[int, ...], dtype: np.dtype[Any], fill: bytes, tol: np.dtype[Any]) -> compiler.Kernel | None:
+def _thin(
+    dims: tuple[int, ...], dtype: np.dtype[Any], fill: bytes, tol: np.dtype[Any], lanes: int
+) -> compiler.Kernel | None:
     kind, bound = _machine(dtype), _machine(tol)
     if kind is None or bound is None:
         return None
@@ -78,15 +88,28 @@ def _thin(dims: tuple[int, ...], dtype: np.dtype[Any], fill: bytes, tol: np.dtyp
         b.set_slot(slot, vector.pointer)
         return vector
 
+    room = b.sub(hi, lo) if lanes == 1 else b.add(b.sub(hi, lo), lanes)
     moves = [
-        (Vector.in_slot(b, pos + 1 + k, size, "source"), made(second + pos + 1 + k, b.sub(hi, lo), size))
+        (Vector.in_slot(b, pos + 1 + k, size, "source"), made(second + pos + 1 + k, room, size))
         for k, size in enumerate(sizes)
     ]
     new, at = made(second + pos, b.i64(2), 8), b.var("at", b.i64(0))
-    with b.for_(lo, hi, "p") as p:
+    values, last = moves[-1][0].pointer, lo
+    if lanes > 1:
+        last = b.add(lo, b.and_(b.sub(hi, lo), b.i64(-lanes)))
+        with b.for_(lo, last, "p", step=lanes) as p:
+            stays = _differs(b, b.load(values, p, vector_of(kind, lanes)), value, least, lanes)
+            for source, target in moves:
+                some = b.load(source.pointer, p, vector_of(source.type, lanes))
+                packed = [some, stays, Val("poison", some.type)]
+                name = f"llvm.experimental.vector.compress.v{lanes}{source.type}"
+                b.store(target.pointer, b.get(at), b.call(name, some.type, packed))
+            count = b.call(f"llvm.ctpop.i{lanes}", f"i{lanes}", [b.convert("bitcast", stays, f"i{lanes}")])
+            b.increment(at, b.convert("zext", count, "i64"))
+    with b.for_(last, hi, "p") as p:
         for source, target in moves:
             target.put(b, b.get(at), source.get(b, p))
-        b.increment(at, _differs(b, b.load(moves[-1][0].pointer, p, kind), value, least))
+        b.increment(at, b.convert("zext", _differs(b, b.load(values, p, kind), value, least, 1), "i64"))
     new.put(b, b.i64(0), b.i64(0))
     new.put(b, b.i64(1), b.get(at))
     b.set_slot(second + pos + 1 + len(sizes), b.get(at))
@@ -102,7 +125,8 @@ def thin(aval: Aval, tol: Aval) -> compiler.Kernel | None:
     if tol.shape != () or (aval.dtype == np.float32 and tol.dtype != np.float32):
         return None
     dims = tuple(convert.crd_dtype(n).itemsize for n in form.level_extents(aval.shape))
-    return _thin(dims, aval.dtype, np.asarray(aval.fill_value, aval.dtype).tobytes(), tol.dtype)
+    lanes = PACKED if host.has("masks") and all(size in (4, 8) for size in (*dims, aval.dtype.itemsize)) else 1
+    return _thin(dims, aval.dtype, np.asarray(aval.fill_value, aval.dtype).tobytes(), tol.dtype, lanes)
 
 
 @functools.lru_cache(maxsize=64)

@@ -137,7 +137,7 @@ class Program:
         for k, register in of.items():
             self._makers.append(self._result(table, places, k, register, samples[k]))
         adopted = {word for m in self._makers if isinstance(m, _Adopted) for word in m.words}
-        self._finish(table, adopted)
+        self._finish(table, adopted, samples)
 
     def _result(self, table: Table, places: dict[int, int], number: int, r: Register, sample: Storage) -> _Made:
         """What makes a result of the program."""
@@ -160,8 +160,9 @@ class Program:
         self._outputs.append((8 * place, results))
         return _Fresh(len(self._outputs) - 1, sample, results)
 
-    def _finish(self, table: Table, adopted: set[int]) -> None:
-        """Put memory of dense values before the operations, and behind them what gives memory back."""
+    def _finish(self, table: Table, adopted: set[int], samples: Sequence[Storage]) -> None:
+        """Put memory of dense values before the operations, and behind them what gives memory back. Numbers are put in their places as they are in
+        `samples`: most are constants of the program, which every call passes."""
         together = [(word, number) for word, number in table.buffers if number not in table.around]
         sizes = [0 if k in table.around else size for k, size in enumerate(table.sizes)]
         starts = list(itertools.accumulate(sizes, initial=0))
@@ -187,8 +188,14 @@ class Program:
         self._failures, self._keep = table.failures, table.keep
         template = np.array(table.words, np.int64)
         template[driver.OPS] = result_memory.address_of(self._ops)
+        self._loads: list[tuple[int, int, int, Any, Storage | None]] = []
+        for x in table.loads:
+            s = samples[x.operand]
+            there = s if x.form is None and s.shape == () and s.format.is_dense else None
+            if there is not None:
+                template[x.at : x.at + x.size] = ints_of(binding.input_slots(there))
+            self._loads.append((x.operand, 8 * x.at, 8 * (x.at + x.size), x, there))
         self._template = template.tobytes()
-        self._loads = [(x.operand, 8 * x.at, 8 * (x.at + x.size), x) for x in table.loads]
         driver.kernel()
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
@@ -196,12 +203,16 @@ class Program:
         memory = bytearray(self._template)
         words = np.frombuffer(memory, np.int64)
         converted = []  # alive while their addresses are in the table
-        for operand, begin, end, load in self._loads:
+        for operand, begin, end, load, there in self._loads:
             s = storages[operand]
+            if s is there:
+                continue
             if load.form is not None:
                 s = copies.converted(s, load.form) if load.kept else convert.convert(s, load.form)
                 converted.append(s)
             memory[begin:end] = s.cache.get("slots") or binding.input_slots(s)
+            if not load.heads:
+                continue
             for k, level in enumerate(load.heads, load.at + load.size):
                 words[k] = len(s.buffers[level][-1])
         fresh: list[tuple[Any, bytes]] = []
