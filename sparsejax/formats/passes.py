@@ -28,6 +28,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
     crossed    (pos, crd, vals) of two     -> rows, columns and both values of every pair of entries: those of a Kronecker product
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
+    distant    pos, vals, fill, tol, columns -> the same of entries whose values differ from the fill by more than a number
     tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
     folded     pos, crd, vals               -> the same with the sum of equal neighbours of a segment in their place
     entered    row, column, vals, extents   -> pos, crd and vals of the rows that these entries in any order have, each place once
@@ -52,6 +53,7 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.formats import largest, lined, recurrences, searches
+from sparsejax.formats.distances import differs
 from sparsejax.formats.runs import added, changes, differing, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
@@ -457,6 +459,19 @@ class Passes:
         np.cumsum(flags, out=ends[1:])
         return ends[pos], [column[number] for column in columns]
 
+    def distant(
+        self, pos: Array, vals: Array, fill: Any, tol: Any, columns: Sequence[Array]
+    ) -> tuple[Array, list[Array]] | None:
+        """`pos`, which begins at 0, and columns of the entries whose values differ from the fill by more than `tol`, see `distances.differs`; None where
+        all do.
+
+        >>> Passes().distant(np.array([0, 2, 3]), np.array([0.0, -3.0, 0.0]), 0, 1, [np.array([5, 6, 7])])
+        (array([0, 1, 1]), [array([6])])
+        >>> Passes().distant(np.array([0, 1]), np.array([2.0]), 0, 0, [np.array([5])])
+        """
+        far = differs(vals, fill, tol)
+        return None if far.all() else self.chosen(pos, far, columns)
+
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
         """(crd, vals, distinct): entries ordered, stably, by their coordinates in every segment, and whether these differ; `pos` begins at 0.
         The vectors are given up, and may be overwritten. None where that is no work for this pass.
@@ -552,7 +567,7 @@ class Learning(Passes):
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within"),
         *("mapped", "named", "located", "carried", "lined", "turned", "met", "placed", "sifted", "largest"),
-        *("interleaved", "regrouped", "chosen", "tidied", "folded", "bucketed", "entered", "woven"),
+        *("interleaved", "regrouped", "chosen", "distant", "tidied", "folded", "bucketed", "entered", "woven"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

@@ -18,6 +18,7 @@ from sparsejax.core.batching import Batched, batched_format
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import Tracer, current
+from sparsejax.formats.distances import differs
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import where
 from sparsejax.lax.library import thinning
@@ -31,7 +32,7 @@ from sparsejax.lax.structural import convert_format, integer, normal_axis
 
 def _kept_reference(x: Any, *operands: Any, bounded: bool, keep: int | None, axes: tuple[int, ...]) -> Any:
     x, rest = np.asarray(x), list(operands)
-    chosen = thinning.differs(x, x.dtype.type(0), rest.pop(0)) if bounded else np.ones(x.shape, bool)
+    chosen = differs(x, x.dtype.type(0), rest.pop(0)) if bounded else np.ones(x.shape, bool)
     for mask in rest:
         chosen = chosen & np.asarray(mask)
     if keep is None:

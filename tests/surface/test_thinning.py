@@ -12,10 +12,9 @@ from numpy.testing import assert_array_equal
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.array import Array
-from sparsejax.formats import convert
+from sparsejax.formats import convert, distances
 from sparsejax.formats import largest as numbers
 from sparsejax.formats.validate import validate
-from sparsejax.lax.library import thinning
 from tests import rotation
 from tests.autodiff import checks
 from tests.formats.strategies import storages
@@ -223,7 +222,7 @@ def test_dense_arrays_are_refused():
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "ell", "groupcoo:2"])
 def test_blocks_of_entries(form, monkeypatch):
     """What is done block by block, in blocks that are shorter than the data."""
-    monkeypatch.setattr(thinning, "IN_CACHE", 7)
+    monkeypatch.setattr(distances, "IN_CACHE", 7)
     monkeypatch.setattr(numbers, "BLOCK", 16)
     S = sp.random_array((40, 50), density=0.3, rng=2, format="csr")
     A, dense = sj.array(S, format=form), S.toarray()

@@ -10,7 +10,6 @@ holds the fill.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,15 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.formats import convert, entries, ordering, passes
+from sparsejax.formats.distances import differs, magnitudes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
 Flags = NDArray[np.bool_]
-
-IN_CACHE = 1 << 15
-"""Entries that are looked at together, so that what is between their passes stays in the cache."""
 
 
 def flags_format(form: Format) -> Format:
@@ -63,15 +60,19 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
     vals = x.vals if position is None else x.vals[position]
     if np.ndim(tol):
         tol = np.broadcast_to(tol, x.shape)[tuple(columns())]
-    chosen = np.ones(len(vals), bool) if tol is None else differs(vals, x.fill_value, tol)
+    chosen = None if tol is None else differs(vals, x.fill_value, tol)
     if mask is not None:
-        chosen &= _flags_at(mask, x, columns, position)
+        flags = _flags_at(mask, x, columns, position)
+        chosen = flags if chosen is None else chosen & flags
     if keep is not None:
-        rows = _rows(x, axes) if keep and position is None and chosen.all() else None
+        chosen = None if chosen is None or chosen.all() else chosen
+        rows = _rows(x, axes) if keep and position is None and chosen is None else None
         if rows is None:
             chosen = largest(vals, columns(), x.shape, axes, chosen, keep)
         else:
             chosen = passes.over(len(vals)).largest(magnitudes(vals), rows, keep)
+    if chosen is None:
+        chosen = np.ones(len(vals), bool)
     if position is not None:
         chosen = passes.over(len(x.vals)).spread(chosen, position, len(x.vals), False)
     return x.with_values(chosen, np.False_)
@@ -114,7 +115,9 @@ def apart(x: Storage, tol: Any = 0) -> Storage:
     """`thinned` by what differs from the fill by more than the number `tol`."""
     last = _lists(x.format)
     if last and x.packed:
-        return _at_positions(x, differs(x.vals, x.fill_value, tol), last)
+        (pos, *_), vals = x.buffers[-last], x.vals
+        run = passes.over(max(len(vals), len(pos)))
+        return _of_columns(x, run.distant(pos, vals, x.fill_value, tol, _columns(x, last)), last)
     return thinned(x, kept(x, tol, None, None, ()))
 
 
@@ -129,11 +132,23 @@ def _lists(form: Format) -> int:
 
 def _at_positions(x: Storage, chosen: Flags, last: int) -> Storage:
     """The entries of `x` at the positions that are chosen; the `last` levels list coordinates, below dense ones."""
-    if np.count_nonzero(chosen) == len(chosen):
+    if chosen.all():
         return x
-    (pos, first), *rest = x.buffers[-last:]
-    columns = [first, *(crd for (crd,) in rest), x.vals]
-    ends, (first, *others, vals) = passes.over(max(len(chosen), len(pos))).chosen(pos, chosen, columns)
+    (pos, *_) = x.buffers[-last]
+    return _of_columns(x, passes.over(max(len(chosen), len(pos))).chosen(pos, chosen, _columns(x, last)), last)
+
+
+def _columns(x: Storage, last: int) -> list[Array]:
+    """Coordinates in the last levels, and values."""
+    (_, first), *rest = x.buffers[-last:]
+    return [first, *(crd for (crd,) in rest), x.vals]
+
+
+def _of_columns(x: Storage, found: tuple[Array, list[Array]] | None, last: int) -> Storage:
+    """An array like `x` with these ends of segments and `_columns`; `x` itself without them."""
+    if found is None:
+        return x
+    ends, (first, *others, vals) = found
     buffers = (*x.buffers[:-last], (ends, first), *((crd,) for crd in others))
     return Storage(x.format, x.shape, x.fill_value, buffers, vals)
 
@@ -186,85 +201,20 @@ def number(tol: Storage) -> Any:
     return convert.to_dense(tol)[()]
 
 
-# ------------------------------------------------------------------------------------------------------- magnitudes
-
-
-def differs(vals: Array, fill: Any, tol: Any = 0) -> Flags:
-    """Which values differ from `fill` by more than `tol`: by 0, those that are not equal to it. NaN equals NaN alone. O(values).
-
-    >>> differs(np.array([np.nan, 1.0, -2.0]), 0.0, 1)
-    array([ True, False,  True])
-    """
-    if fill == 0 and vals.ndim == 1 and vals.dtype.kind in "fc" and (np.ndim(tol) or tol != 0):
-        if len(vals) <= IN_CACHE:
-            close: Flags = np.abs(vals) <= tol
-            return np.logical_not(close, out=close)
-        near = np.empty(len(vals), bool)
-        size = np.empty(min(len(vals), IN_CACHE), vals.real.dtype)
-        for start in range(0, len(vals), IN_CACHE):
-            here = slice(start, start + IN_CACHE)
-            found = np.abs(vals[here], out=size[: len(near[here])])
-            np.less_equal(found, tol[here] if np.ndim(tol) else tol, out=near[here])
-        return np.logical_not(near, out=near)
-    unequal: Flags = vals != fill
-    if fill != fill:
-        unequal &= ~np.isnan(vals)
-    if not np.ndim(tol) and tol == 0:
-        return unequal
-    if vals.dtype.kind in "fc":
-        with np.errstate(invalid="ignore", over="ignore"):
-            unequal &= ~(np.abs(vals - fill) <= tol)
-        return unequal
-    above: Flags = _integer_distance(vals, fill) > _whole(tol)
-    return above
-
-
-def _integer_distance(vals: Array, fill: Any) -> Array:
-    """How far integers, or bools, are from `fill`: exact, as unsigned numbers."""
-    distance: Array
-    if vals.dtype.kind == "b":
-        distance = np.logical_xor(vals, fill)
-    elif not fill:
-        distance = vals if vals.dtype.kind == "u" else np.abs(vals)
-    else:
-        distance = np.maximum(vals, fill) - np.minimum(vals, fill)  # wraps around, to what is right without a sign
-    unsigned: Array = distance.view(np.dtype(f"u{vals.dtype.itemsize}"))
-    return unsigned
-
-
-def _whole(tol: Any) -> Any:
-    """The largest integer that is not above `tol`, as far as 64 bits go: comparisons of integers with it are exact."""
-    if np.ndim(tol):
-        return tol
-    return min(math.floor(tol), 2**64 - 1) if math.isfinite(tol) else 2**64 - 1
-
-
-def magnitudes(vals: Array) -> Array:
-    """Absolute values, those of integers as unsigned numbers.
-
-    >>> magnitudes(np.array([-128, 3], np.int8))
-    array([128,   3], dtype=uint8)
-    """
-    if vals.dtype.kind in "fc":
-        sizes: Array = np.abs(vals)
-        return sizes
-    return _integer_distance(vals, vals.dtype.type(0))
-
-
 def largest(
-    vals: Array, columns: Sequence[Array], shape: Sequence[int], axes: Sequence[int], chosen: Flags, keep: int
+    vals: Array, columns: Sequence[Array], shape: Sequence[int], axes: Sequence[int], chosen: Flags | None, keep: int
 ) -> Flags:
-    """Which of the entries `chosen` are among the `keep` largest magnitudes of them in their line along `axes`; of equal ones the first
+    """Which of the entries that are `chosen` (None: all) are among the `keep` largest magnitudes of them in their line along `axes`; of equal ones the first
     coordinates, NaN before all numbers. Linear in the entries, but for the order of those that are not sorted."""
     order = [*(d for d in range(len(shape)) if d not in axes), *axes]
-    number = None if chosen.all() else np.flatnonzero(chosen)
+    number = None if chosen is None else np.flatnonzero(chosen)
     keys = [columns[d] if number is None else columns[d][number] for d in order]
     places = ordering.unsorted(keys)
     if places:
-        given = np.arange(len(chosen)) if number is None else number
+        given = np.arange(len(vals)) if number is None else number
         keys, number = ordering.arranged(keys, given, [shape[d] for d in order], places)
-    made = np.zeros(len(chosen), bool)
-    if not keep or not len(chosen if number is None else number):
+    made = np.zeros(len(vals), bool)
+    if not keep or not len(vals if number is None else number):
         return made
     lines = keys[: len(order) - len(axes)]
     starts = np.flatnonzero(segments.changes(lines)) if lines else np.zeros(1, np.int64)

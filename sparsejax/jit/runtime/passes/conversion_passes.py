@@ -16,7 +16,7 @@ from sparsejax.formats.passes import MANY, Array, crd_dtype, use
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime.passes import conversion_loops, partitions, pass_kernels, sifted_rows
+from sparsejax.jit.runtime.passes import conversion_loops, entry_tests, partitions, pass_kernels, sifted_rows
 from sparsejax.jit.runtime.passes.conversion_loops import LANES, Vector
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -104,7 +104,7 @@ class CompiledPasses(SegmentPasses):
         return made
 
     def sifted(self, matrix: Array, fill: Any) -> tuple[Array, Array, Array]:
-        if not sifted_rows.covers(matrix.dtype):
+        if not entry_tests.covers(matrix.dtype):
             return super().sifted(matrix, fill)
         parts = threads.count() if matrix.size >= FAR else 1
         ends = [len(matrix) * k // parts for k in range(parts + 1)]

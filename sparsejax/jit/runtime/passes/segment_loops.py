@@ -23,8 +23,6 @@ AHEAD = 16
 """How many segments ahead entries are prefetched."""
 ROWS = 8
 """Rows of as many entries each that are written at once."""
-TOGETHER = 512
-"""Entries that are filtered by flags before their segments are looked at: numbers of them stay in the nearest cache."""
 
 
 @dataclass(frozen=True)
@@ -328,47 +326,6 @@ def regrouped(
         inner.put(b, p, inner.element(b, b.sub(flat, b.get(base))))
         for (_, target), var in zip(outer, kept, strict=True):
             target.put(b, p, target.element(b, b.get(var)))
-
-
-def chosen(
-    b: Builder,
-    rows: tuple[Val, Val],
-    places: tuple[Val, Val],
-    pos: Vector,
-    made: Vector,
-    flags: Vector,
-    before: Vector,
-    moves: Pairs,
-) -> None:
-    """The entries of some segments whose flags hold, from a place up to another, and where the segments end, each behind its own number in `made`.
-
-    Entries are taken `TOGETHER` at a time, without a branch, however long segments are; what was kept `before` each of these says where
-    the segments end that end among them.
-    """
-    (first, end), (place, stop) = rows, places
-    r, p, at = b.var("r", first), b.var("p", pos.get(b, first)), b.var("at", place)
-    last = b.named("last", pos.get(b, end))
-    made.put(b, first, place)
-    with b.while_(lambda: b.lt(b.get(r), end)):
-        begin = b.named("begin", b.get(p))
-        until = b.named("until", b.min(last, b.add(begin, TOGETHER)))
-        with b.while_(lambda: b.and_(b.lt(b.get(p), until), b.lt(b.get(at), stop))):
-            here, to = b.named("here", b.get(p)), b.named("to", b.get(at))
-            before.put(b, b.sub(here, begin), to)
-            for source, target in moves:
-                target.put(b, to, source.get(b, here))
-            b.increment(at, flags.number(b, here))
-            b.set(p, b.add(here, 1))
-        with b.for_(b.get(p), b.add(until, 1), "rest") as rest:
-            before.put(b, b.sub(rest, begin), b.get(at))
-        b.set(p, until)
-        ends = b.var("ends", b.i64(0))
-        b.set(ends, pos.get(b, b.add(b.get(r), 1)))
-        with b.while_(lambda: b.and_(b.lt(b.get(r), end), b.lt(b.get(ends), b.add(until, 1)))):
-            behind = b.named("behind", b.add(b.get(r), 1))
-            made.put(b, behind, before.get(b, b.sub(b.get(ends), begin)))
-            b.set(r, behind)
-            b.set(ends, pos.get(b, b.min(end, b.add(behind, 1))))
 
 
 def lined(

@@ -16,10 +16,12 @@ from sparsejax.jit.runtime.passes import (
     carried_entries,
     duplicates,
     entered_rows,
+    entry_tests,
     insertions,
     largest_entries,
     mapped_segments,
     named_segments,
+    packed_entries,
     partitions,
     segment_loops,
 )
@@ -298,32 +300,17 @@ class SegmentPasses(Passes):
         return made
 
     def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
-        flags = np.ascontiguousarray(flags)
-        if len(flags) < FAR:
-            return self._chosen_at_once(pos, flags, columns)
-        parts = _rows(pos)
-        counts = [int(np.count_nonzero(flags[pos[first] : pos[end]])) for first, end in parts]
-        places = list(itertools.pairwise(itertools.accumulate(counts, initial=0)))
-        moved, pairs, sizes = _targets(columns, places[-1][1])
-        made, before = empty(len(pos), INT64), np.empty(len(parts) * (segment_loops.TOGETHER + 1), np.int64)
-        behind, step = [address(a) for a in (pos, made, flags)], before.nbytes // len(parts)
-        rows = [
-            (*part, *place, *behind, address(before) + k * step, *pairs)
-            for k, (part, place) in enumerate(zip(parts, places, strict=True))
-        ]
-        run_parts(_chosen(sizes), rows)
-        return made, moved
+        found = packed_entries.packed(pos, entry_tests.Flags(), [np.ascontiguousarray(flags)], columns)
+        return (pos, list(columns)) if found is None else found
 
-    def _chosen_at_once(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
-        """`chosen` of few entries, in one call."""
-        found, before = int(np.count_nonzero(flags)), np.empty(segment_loops.TOGETHER + 1, INT64)
-        made = np.empty(len(pos), INT64)
-        slots: list[Array] = []
-        for column in columns:
-            slots += [np.ascontiguousarray(column), np.empty(found, column.dtype)]
-        kernel = _chosen(tuple([column.itemsize for column in columns]))
-        run(kernel, 0, len(pos) - 1, 0, found, pos, made, flags, before, *slots)
-        return made, slots[1::2]
+    def distant(
+        self, pos: Array, vals: Array, fill: Any, tol: Any, columns: Sequence[Array]
+    ) -> tuple[Array, list[Array]] | None:
+        test = entry_tests.distant(vals.dtype, fill, tol)
+        if test is None:
+            return super().distant(pos, vals, fill, tol, columns)
+        beside = np.array([tol if test.bounded else fill], vals.dtype)
+        return packed_entries.packed(pos, test, [np.ascontiguousarray(vals), beside], columns)
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
         lengths, short = pos[1:] - pos[:-1], longest(crd.itemsize)
@@ -575,13 +562,6 @@ def _regrouped(b: Builder, sizes: tuple[int, ...], out_sizes: tuple[int, ...]) -
         for k, size in enumerate((*sizes, *out_sizes))
     ]
     segment_loops.regrouped(b, first, end, both[: len(sizes)], both[len(sizes) :])
-
-
-@as_kernel
-def _chosen(b: Builder, sizes: tuple[int, ...]) -> None:
-    places = b.slot(2, "i64", "place"), b.slot(3, "i64", "stop")
-    pos, made, flags, before = vectors(b, 4, (8, 8, 1, 8), ("pos", "made", "flags", "before"))
-    segment_loops.chosen(b, _share(b), places, pos, made, flags, before, pairs_of(b, 8, sizes))
 
 
 @as_kernel

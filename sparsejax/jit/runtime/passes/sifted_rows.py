@@ -13,18 +13,11 @@ import numpy as np
 
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.runtime.passes import entry_tests
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, empty, run_parts, vectors
 
 WORDS = 32, 8, 1
 """Elements that are compared at once, and of what is left in a row."""
-LANES = 16
-"""Lanes of a vector that is compared."""
-
-
-def covers(dtype: np.dtype[Any]) -> bool:
-    """Whether kernels compare elements of a dtype: its parts have 1, 2, 4 or 8 bytes, floats at least 4."""
-    size = dtype.itemsize // (1 + (dtype.kind == "c"))
-    return size in (4, 8) if dtype.kind in "fc" else dtype.kind in "biu" and size in (1, 2, 4, 8)
 
 
 def sifted(matrix: Array, fill: Any, parts: Sequence[tuple[int, int]]) -> tuple[Array, Array, Array]:
@@ -47,16 +40,12 @@ class _Rows:
     """The rows of a matrix, word by word. Slots: the first row and the last; columns; the matrix; its fill; where rows of the result begin."""
 
     def __init__(self, b: Builder, dtype: np.dtype[Any], nans: bool) -> None:
-        self.b, self._nans = b, nans
-        self._parts = 1 + (dtype.kind == "c")
-        size = dtype.itemsize // self._parts
-        self._kind = {4: "float", 8: "double"}[size] if dtype.kind in "fc" else f"i{8 * size}"
-        self._differs = "une" if dtype.kind in "fc" else "ne"
+        self.b = b
         self.first, self.end, self._columns = (
             b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "columns"))
         )
         self.matrix, fill, self.made = vectors(b, 3, (dtype.itemsize, dtype.itemsize, 8), ("matrix", "fill", "made"))
-        self._fills = [b.named("fill", b.load(fill.pointer, b.i64(k), self._kind)) for k in range(self._parts)]
+        self.compared = entry_tests.Comparison(b, entry_tests.Differing(dtype, nans), self.matrix, fill)
 
     def walk(self, row: Val, what: Callable[[Val, Val, Val, int], None]) -> None:
         """Call `what` with the bits of every word of a row, its first column, where that is in the matrix, and how many elements it has."""
@@ -66,47 +55,16 @@ class _Rows:
             stop = self._columns if count == 1 else b.named("stop", b.and_(self._columns, b.i64(-count)))
             with b.for_(done, stop, "c", step=count) as c:
                 at = b.named("at", b.add(begin, c))
-                what(b.named("bits", self._bits(at, count)), c, at, count)
+                what(b.named("bits", self.compared.bits(at, count)), c, at, count)
             done = stop
-
-    def _bits(self, at: Val, count: int) -> Val:
-        """A bit for each of so many elements: whether it differs."""
-        b, lanes = self.b, min(LANES, count * self._parts)
-        bits: Val | None = None
-        for begin in range(0, count * self._parts, lanes):
-            where = b.add(b.mul(at, self._parts), begin)
-            part = self._compared(where, lanes)
-            part = b.convert("zext", b.convert("bitcast", part, f"i{lanes}") if lanes > 1 else part, "i64")
-            part = b.binary("shl", part, b.i64(begin)) if begin else part
-            bits = part if bits is None else b.binary("or", bits, part)
-        assert bits is not None
-        return bits
-
-    def _compared(self, where: Val, lanes: int) -> Val:
-        b = self.b
-        value = b.load(self.matrix.pointer, where, f"<{lanes} x {self._kind}>" if lanes > 1 else self._kind)
-        if self._nans:
-            return b.compare("ord", value, value)
-        fill = b.splat(self._fills[0], lanes) if lanes > 1 else self._fills[0]
-        for lane in range(1, lanes, 2) if self._parts == 2 else ():
-            fill = b.insert(fill, lane, self._fills[1])
-        return b.compare(self._differs, value, fill)
-
-    def elements(self, bits: Val) -> Val:
-        """The bits of elements, in the place of the first of their parts; elements with a part of NaN equal a fill that has one."""
-        b = self.b
-        if self._parts == 1:
-            return bits
-        both = b.binary("and" if self._nans else "or", bits, b.binary("lshr", bits, b.i64(1)))
-        return b.and_(both, b.i64(0x5555555555555555))
 
     def whole(self, count: int) -> int:
         """The bits of so many elements that all differ."""
-        return (1 << count) - 1 if self._parts == 1 else 0x5555555555555555 & ((1 << 2 * count) - 1)
+        return (1 << count) - 1 if self.compared.parts == 1 else entry_tests.EVEN & ((1 << 2 * count) - 1)
 
     def number(self, place: Val) -> Val:
         """The number of the element whose bit is at a place."""
-        return place if self._parts == 1 else self.b.binary("lshr", place, self.b.i64(1))
+        return place if self.compared.parts == 1 else self.b.binary("lshr", place, self.b.i64(1))
 
 
 @as_kernel
@@ -117,7 +75,7 @@ def _counted(b: Builder, dtype: np.dtype[Any], nans: bool) -> None:
         b.set(found, b.i64(0))
 
         def counted(bits: Val, *_: Any) -> None:
-            b.increment(found, b.call("llvm.ctpop.i64", "i64", [rows.elements(bits)]))
+            b.increment(found, b.call("llvm.ctpop.i64", "i64", [rows.compared.of_elements(bits)]))
 
         rows.walk(row, counted)
         rows.made.put(b, b.add(row, 1), b.get(found))
@@ -135,7 +93,7 @@ def _written(b: Builder, dtype: np.dtype[Any], nans: bool, size: int) -> None:
         b.increment(at)
 
     def written(bits: Val, column: Val, element: Val, count: int) -> None:
-        bits = b.named("elements", rows.elements(bits))
+        bits = b.named("elements", rows.compared.of_elements(bits))
 
         def all_of_them() -> None:
             with b.for_(b.i64(0), b.i64(count), "k") as k:

@@ -1,0 +1,291 @@
+"""Entries of segments that pass a test, side by side: what three kernels run.
+
+    marked     5 0 7 | 0 0 | 8      101001      a bit for each entry, `WORD` of them at a time, and how many are set
+    packed     columns              5 7 8       the entries whose bit is set, a vector at a time, and how many came before every word
+    ended      pos 0 3 5 6          0 2 2 3     of each place where a segment ends: what came before its word, and the bits below it there
+
+Nothing depends on where segments end, however long they are. Processors that pack the lanes of a vector do so (`host.has_masks`); elsewhere each
+entry is written at the next place, which moves on where its bit is set, without a branch. Vectors are written whole: what is too much in one, the
+next one overwrites, and where room ends, entries are written one by one.
+
+Bits are marked first, so that the result is as large as it must be, but where few of the first entries go: then there is room for all, and one
+kernel does everything.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sparsejax.formats.passes import Array
+from sparsejax.jit.backend import host
+from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.cost.machine import FAR
+from sparsejax.jit.runtime.passes.conversion_loops import Pairs, Vector
+from sparsejax.jit.runtime.passes.entry_tests import WORD, Test, Words
+from sparsejax.jit.runtime.passes.pass_kernels import (
+    INT64,
+    address,
+    as_kernel,
+    empty,
+    pairs_of,
+    run,
+    run_parts,
+    vectors,
+)
+from sparsejax.jit.runtime.system import threads
+
+FEW = 4096
+"""Entries of which no bits are marked first."""
+LOOK, MOST = 16, 8
+"""The part of the entries that is looked at, and the part of these that may go where there is room for all."""
+BITS = 6
+"""Bits of a place within a word."""
+Parts = Sequence[tuple[int, int]]
+
+
+def packed(
+    pos: Array, test: Test, given: Sequence[Array], columns: Sequence[Array]
+) -> tuple[Array, list[Array]] | None:
+    """`pos`, which begins at 0, and columns of the entries that pass a test, for which its slots are `given`; None where all do."""
+    count = len(columns[0])
+    columns = [np.ascontiguousarray(column) for column in columns]
+    if count <= FEW:
+        return _at_once(pos, test, given, columns)
+    if count >= FAR and threads.count() > 1:
+        return _in_parts(pos, test, given, columns)
+    words, look = empty(count // WORD + 1, INT64), max(FEW, count // LOOK) // WORD * WORD
+    total = np.zeros(1, INT64)
+    run(_marked(test), 0, look, words, total, *given)
+    found = int(total[0])
+    if look * (MOST - 1) // MOST <= found < look:
+        return _at_once(pos, test, given, columns)
+    run(_marked(test), look, count, words, total, *given)
+    found += int(total[0])
+    if found == count:
+        return None
+    made, moved, sums = (
+        empty(len(pos), INT64),
+        [empty(found, column.dtype) for column in columns],
+        empty(len(words), INT64),
+    )
+    kernel = _packed(None, tuple([column.itemsize for column in columns]), host.has_masks(), True)
+    run(
+        kernel,
+        0,
+        count,
+        0,
+        found,
+        words,
+        sums,
+        len(pos) - 1,
+        pos,
+        made,
+        *itertools.chain(*zip(columns, moved, strict=True)),
+    )
+    return made, moved
+
+
+def _at_once(
+    pos: Array, test: Test, given: Sequence[Array], columns: Sequence[Array]
+) -> tuple[Array, list[Array]] | None:
+    """Of few entries, or of some few of which go: in one call, with room for all."""
+    count = len(columns[0])
+    words, sums, made = (empty(n, INT64) for n in (count // WORD + 1, count // WORD + 1, len(pos)))
+    moved = [empty(count, column.dtype) for column in columns]
+    kernel = _packed(test, tuple([column.itemsize for column in columns]), host.has_masks(), True)
+    pairs = itertools.chain(*zip(columns, moved, strict=True))
+    run(kernel, 0, count, 0, count, words, sums, len(pos) - 1, pos, made, *given, *pairs)
+    found = int(made[-1])
+    if found == count:
+        return None
+    if 2 * found < count:
+        return made, [column[:found].copy() for column in moved]
+    return made, [column[:found] for column in moved]
+
+
+def _in_parts(
+    pos: Array, test: Test, given: Sequence[Array], columns: Sequence[Array]
+) -> tuple[Array, list[Array]] | None:
+    """By threads, each of which has a part of the words, and of the segments."""
+    count, parts = len(columns[0]), threads.count()
+    words, sums, totals = empty(count // WORD + 1, INT64), empty(count // WORD + 1, INT64), np.zeros(parts, INT64)
+    inner = [count * k // parts // WORD * WORD for k in range(1, parts)]
+    shares = list(itertools.pairwise([0, *inner, count]))
+    behind = [address(a) for a in given]
+    marks = [(*share, address(words), address(totals) + 8 * k, *behind) for k, share in enumerate(shares)]
+    run_parts(_marked(test), marks)
+    places = list(itertools.pairwise(itertools.accumulate(totals.tolist(), initial=0)))
+    found = places[-1][1]
+    if found == count:
+        return None
+    made, moved = empty(len(pos), INT64), [empty(found, column.dtype) for column in columns]
+    pairs = [address(a) for pair in zip(columns, moved, strict=True) for a in pair]
+    kernel = _packed(None, tuple([column.itemsize for column in columns]), host.has_masks(), False)
+    both = address(words), address(sums)
+    run_parts(kernel, [(*share, *place, *both, *pairs) for share, place in zip(shares, places, strict=True)])
+    rows = len(pos) - 1
+    bounds = itertools.pairwise(rows * k // parts for k in range(parts + 1))
+    run_parts(_ended(), [(*bound, address(pos), address(made), *both) for bound in bounds])
+    return made, moved
+
+
+@as_kernel
+def _marked(b: Builder, test: Test) -> None:
+    first, end = b.slot(0, "i64", "first"), b.slot(1, "i64", "end")
+    (words, total), tested = vectors(b, 2, (8, 8), ("words", "total")), test.within(b, 4)
+    found = b.var("found", b.i64(0))
+
+    def put(at: Val, bits: Val) -> None:
+        words.put(b, b.binary("lshr", at, b.i64(BITS)), bits)
+        b.increment(found, _count(b, bits))
+
+    stop = _words(b, first, end, tested, put)
+    with b.if_(b.lt(stop, end)):  # else the word is another thread's
+        put(stop, _rest(b, stop, end, tested))
+    total.put(b, b.i64(0), b.get(found))
+
+
+def _words(b: Builder, first: Val, end: Val, tested: Words, put: Callable[[Val, Val], None]) -> Val:
+    """Every whole word between two places; where the last one ends."""
+    stop = b.named("stop", b.and_(end, b.i64(-WORD)))
+    with b.for_(first, stop, "at", step=WORD) as at:
+        put(at, b.named("bits", tested.word(at)))
+    return stop
+
+
+def _rest(b: Builder, stop: Val, end: Val, tested: Words) -> Val:
+    """The bits of a word that is not whole."""
+    bits = b.var("rest", b.i64(0))
+    b.set(bits, b.i64(0))
+    with b.for_(stop, end, "p") as p:
+        b.set(bits, b.binary("or", b.get(bits), b.binary("shl", tested.bit(p), b.sub(p, stop))))
+    return b.named("bits", b.get(bits))
+
+
+@as_kernel
+def _packed(b: Builder, test: Test | None, sizes: tuple[int, ...], packs: bool, alone: bool) -> None:
+    """Without a `test`, bits are there already; segments end here, too, if this part is `alone`."""
+    first, end, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "place", "stop")))
+    words, sums = vectors(b, 4, (8, 8), ("words", "sums"))
+    following = 6 + 3 * alone
+    tested = _Known(b, words) if test is None else test.within(b, following)
+    moves = pairs_of(b, following + (0 if test is None else test.slots), sizes)
+    at = b.var("at", place)
+
+    def put(here: Val, bits: Val, whole: bool) -> None:
+        word = b.named("word", b.binary("lshr", here, b.i64(BITS)))
+        if test is not None:
+            words.put(b, word, bits)
+        to = b.named("to", b.get(at))
+        sums.put(b, word, to)
+        if whole:
+            fits = b.lt(b.add(to, WORD - 1), stop)
+            b.if_else(fits, lambda: _whole(b, here, to, bits, moves, packs), lambda: _singly(b, here, to, bits, moves))
+        else:
+            _singly(b, here, to, bits, moves)
+        b.set(at, b.add(to, _count(b, bits)))
+
+    last = _words(b, first, end, tested, lambda here, bits: put(here, bits, True))
+    put(last, _rest(b, last, end, tested), False)
+    if alone:
+        rows, (pos, made) = b.slot(6, "i64", "rows"), vectors(b, 7, (8, 8), ("pos", "made"))
+        _ends(b, b.i64(0), rows, pos, made, words, sums)
+
+
+class _Known:
+    """Bits that were marked before."""
+
+    def __init__(self, b: Builder, words: Vector) -> None:
+        self._b, self._words = b, words
+
+    def word(self, at: Val) -> Val:
+        return self._words.get(self._b, self._b.binary("lshr", at, self._b.i64(BITS)))
+
+    def bit(self, at: Val) -> Val:
+        b = self._b
+        return b.and_(b.binary("lshr", self.word(at), b.and_(at, b.i64(WORD - 1))), b.i64(1))
+
+
+def _whole(b: Builder, here: Val, to: Val, bits: Val, moves: Pairs, packs: bool) -> None:
+    """The entries of a word whose bits are set; there is room for as many as a word has."""
+
+    def some() -> None:
+        if packs:
+            _lanes(b, here, to, bits, moves)
+        else:
+            _moved(b, here, to, bits, moves)
+
+    def all_of_them() -> None:
+        with b.for_(b.i64(0), b.i64(WORD), "k") as k:
+            for source, target in moves:
+                target.put(b, b.add(to, k), source.get(b, b.add(here, k)))
+
+    b.if_else(b.eq(bits, b.i64(-1)), all_of_them, some)
+
+
+def _lanes(b: Builder, here: Val, to: Val, bits: Val, moves: Pairs) -> None:
+    """In vectors of 64 bytes, or of 16 elements that are smaller: lanes are packed, and the next vector begins behind the last one of them."""
+    before: dict[int, Val] = {}
+    for source, target in moves:
+        words = 2 if source.size == 16 else 1
+        elements = min(16, 64 // source.size)
+        lanes, scalar = elements * words, f"i{min(64, 8 * source.size)}"
+        for k in range(0, WORD, elements):
+            if k not in before:
+                below = b.and_(bits, b.i64((1 << k) - 1))
+                before[k] = b.named("next", b.add(to, _count(b, below))) if k else to
+            mask = b.convert("trunc", b.binary("lshr", bits, b.i64(k)), f"i{elements}")
+            flags = b.convert("bitcast", mask, f"<{elements} x i1>")
+            if words == 2:
+                flags = b.shuffle(flags, flags, [lane // 2 for lane in range(lanes)])
+            value = b.load(source.pointer, b.mul(b.add(here, k), words), f"<{lanes} x {scalar}>")
+            name = f"llvm.experimental.vector.compress.v{lanes}{scalar}"
+            made = b.call(name, value.type, [value, flags, Val("zeroinitializer", value.type)])
+            b.store(target.pointer, b.mul(before[k], words), made)
+
+
+def _moved(b: Builder, here: Val, to: Val, bits: Val, moves: Pairs) -> None:
+    at = b.var("next", to)
+    b.set(at, to)
+    with b.for_(b.i64(0), b.i64(WORD), "k") as k:
+        place = b.named("place", b.get(at))
+        for source, target in moves:
+            target.put(b, place, source.get(b, b.add(here, k)))
+        b.increment(at, b.and_(b.binary("lshr", bits, k), b.i64(1)))
+
+
+def _singly(b: Builder, here: Val, to: Val, bits: Val, moves: Pairs) -> None:
+    """Where there is no room for more than these."""
+    at, left = b.var("next", to), b.var("left", bits)
+    b.set(at, to)
+    b.set(left, bits)
+    with b.while_(lambda: b.ne(b.get(left), 0)):
+        own = b.call("llvm.cttz.i64", "i64", [b.get(left), b.const("i1", 1)])
+        for source, target in moves:
+            target.put(b, b.get(at), source.get(b, b.add(here, own)))
+        b.increment(at)
+        b.set(left, b.and_(b.get(left), b.sub(b.get(left), 1)))
+
+
+@as_kernel
+def _ended(b: Builder) -> None:
+    first, end = b.slot(0, "i64", "first"), b.slot(1, "i64", "end")
+    _ends(b, first, end, *vectors(b, 2, (8, 8, 8, 8), ("pos", "made", "words", "sums")))
+
+
+def _ends(b: Builder, first: Val, end: Val, pos: Vector, made: Vector, words: Vector, sums: Vector) -> None:
+    """Where segments end, each behind its number; the first of all begins at 0."""
+    with b.if_(b.eq(first, 0)):
+        made.put(b, b.i64(0), b.i64(0))
+    with b.for_(first, end, "r") as r:
+        ends = b.named("ends", pos.get(b, b.add(r, 1)))
+        word = b.named("word", b.binary("lshr", ends, b.i64(BITS)))
+        below = b.sub(b.binary("shl", b.i64(1), b.and_(ends, b.i64(WORD - 1))), 1)
+        made.put(b, b.add(r, 1), b.add(sums.get(b, word), _count(b, b.and_(words.get(b, word), below))))
+
+
+def _count(b: Builder, bits: Val) -> Val:
+    return b.call("llvm.ctpop.i64", "i64", [bits])
