@@ -28,7 +28,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
     crossed    (pos, crd, vals) of two     -> rows, columns and both values of every pair of entries: those of a Kronecker product
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
-    distant    pos, vals, fill, tol, columns -> the same of entries whose values differ from the fill by more than a number
+    distant    pos, fill, tol, columns      -> the same of entries that in the last column differ from the fill by more than a number
     tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
     folded     pos, crd, vals               -> the same with the sum of equal neighbours of a segment in their place
     entered    row, column, vals, extents   -> pos, crd and vals of the rows that these entries in any order have, each place once
@@ -58,12 +58,20 @@ from sparsejax.formats.runs import added, changes, differing, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
 Array = NDArray[Any]
+Chosen = tuple[Array, list[Array]]
 
 MANY = 4096
 """Entries from which machine code is worth its call, and a process that has none yet its loading."""
 
 LOADED, OFTEN = 32, 256
 """Passes of one kind over few entries after which machine code is loaded that another process has compiled; after which it is compiled."""
+
+
+def _before(counts: Array) -> Array:
+    """The sum of the counts before each of them, and of all."""
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
 
 
 class Passes:
@@ -185,10 +193,8 @@ class Passes:
         >>> Passes().picked(np.array([0, 2, 2, 3]), np.array([2, 0]))
         (array([2, 0]), array([0, 1, 3]))
         """
-        start, made = pos[index], np.empty(len(index) + 1, np.int64)
-        made[0] = 0
-        np.cumsum(pos[index + 1] - start, out=made[1:])
-        return start, made
+        start = pos[index]
+        return start, _before(pos[index + 1] - start)
 
     def copied(self, start: Array, pos: Array, columns: Sequence[Array]) -> list[Array]:
         """Columns of the segments that begin at `start` and stand at `pos` afterwards, side by side.
@@ -219,10 +225,7 @@ class Passes:
         if chosen.step > 1:
             made //= made.dtype.type(chosen.step)
         made = made.astype(crd_dtype(len(chosen)), copy=False)
-        ends = np.empty(len(inside) + 1, np.int64)
-        ends[0] = 0
-        np.cumsum(inside, out=ends[1:])
-        return ends[pos - first], made, [column[number] for column in columns]
+        return _before(inside)[pos - first], made, [column[number] for column in columns]
 
     def mapped(
         self, pos: Array, crd: Array, listed: Array, extent: int, vals: Array
@@ -242,10 +245,7 @@ class Passes:
         place = table[crd[first:end]]
         inside = place >= 0
         number = inside.nonzero()[0]
-        ends = np.empty(len(inside) + 1, np.int64)
-        ends[0] = 0
-        np.cumsum(inside, out=ends[1:])
-        made, crd, vals = ends[pos - first], place[number], vals[first:end][number]
+        made, crd, vals = _before(inside)[pos - first], place[number], vals[first:end][number]
         if (listed[1:] > listed[:-1]).all():
             return made, crd, vals
         key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * len(listed) + crd
@@ -267,9 +267,7 @@ class Passes:
         crd = crd[first:end]
         begin = ends[crd]
         counts = ends[crd + 1] - begin
-        total = np.empty(len(crd) + 1, np.int64)
-        total[0] = 0
-        np.cumsum(counts, out=total[1:])
+        total = _before(counts)
         made = total[pos - first]
         number = np.arange(len(crd)).repeat(counts)
         number += first
@@ -447,29 +445,22 @@ class Passes:
             flat = above
         return [flat.astype(crd_dtype(new[0]), copy=False), *reversed(made)]
 
-    def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+    def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> Chosen:
         """`pos`, which begins at 0, and columns of the entries whose flags hold.
 
         >>> Passes().chosen(np.array([0, 2, 3]), np.array([False, True, True]), [np.array([5, 6, 7])])
         (array([0, 1, 2]), [array([6, 7])])
         """
         number = flags.nonzero()[0]
-        ends = np.empty(len(flags) + 1, np.int64)
-        ends[0] = 0
-        np.cumsum(flags, out=ends[1:])
-        return ends[pos], [column[number] for column in columns]
+        return _before(flags)[pos], [column[number] for column in columns]
 
-    def distant(
-        self, pos: Array, vals: Array, fill: Any, tol: Any, columns: Sequence[Array]
-    ) -> tuple[Array, list[Array]] | None:
-        """`pos`, which begins at 0, and columns of the entries whose values differ from the fill by more than `tol`, see `distances.differs`; None where
-        all do.
+    def distant(self, pos: Array, fill: Any, tol: Any, columns: Sequence[Array]) -> Chosen | None:
+        """`chosen` by whether the last column differs from the fill by more than `tol` (`distances.differs`); None where all do.
 
-        >>> Passes().distant(np.array([0, 2, 3]), np.array([0.0, -3.0, 0.0]), 0, 1, [np.array([5, 6, 7])])
-        (array([0, 1, 1]), [array([6])])
-        >>> Passes().distant(np.array([0, 1]), np.array([2.0]), 0, 0, [np.array([5])])
+        >>> Passes().distant(np.array([0, 2, 3]), 0, 1, [np.array([0.0, -3.0, 0.0])])
+        (array([0, 1, 1]), [array([-3.])])
         """
-        far = differs(vals, fill, tol)
+        far = differs(columns[-1], fill, tol)
         return None if far.all() else self.chosen(pos, far, columns)
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:

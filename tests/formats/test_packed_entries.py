@@ -61,7 +61,7 @@ def test_entries_that_differ(dtype, count, threads, first, lanes, monkeypatch):
             for fill in (0, 1, np.nan) if vals.dtype.kind in "fc" else (0, 1):
                 for tol in (0, 2, np.float32(2.5), 7.0, np.inf) if vals.dtype.kind == "f" else (0, 1):
                     fill = vals.dtype.type(fill)
-                    given = pos, vals, fill, tol, columns
+                    given = pos, fill, tol, columns
                     same(MANY.distant(*given), FEW.distant(*given))
             flags = rng.random(count) < share
             same(MANY.chosen(pos, flags, columns), FEW.chosen(pos, flags, columns))
@@ -75,4 +75,4 @@ def test_room_for_all_or_for_what_is_left(dropped, lanes, monkeypatch):
     vals[list(dropped)] = 0
     columns = [np.arange(5000, dtype=np.int32), vals]
     for pos in (np.array([0, 5000]), np.array([0, 0, 1, 64, 64, 128, 4990, 5000, 5000]), np.arange(5001)):
-        same(MANY.distant(pos, vals, 0.0, 0, columns), FEW.distant(pos, vals, 0.0, 0, columns))
+        same(MANY.distant(pos, 0.0, 0, columns), FEW.distant(pos, 0.0, 0, columns))

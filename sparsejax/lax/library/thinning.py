@@ -24,6 +24,7 @@ from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.storage import Storage
 
 Flags = NDArray[np.bool_]
+_freeze: Any = np.ndarray.setflags
 
 
 def flags_format(form: Format) -> Format:
@@ -115,9 +116,9 @@ def apart(x: Storage, tol: Any = 0) -> Storage:
     """`thinned` by what differs from the fill by more than the number `tol`."""
     last = _lists(x.format)
     if last and x.packed:
-        (pos, *_), vals = x.buffers[-last], x.vals
-        run = passes.over(max(len(vals), len(pos)))
-        return _of_columns(x, run.distant(pos, vals, x.fill_value, tol, _columns(x, last)), last)
+        (pos, *_) = x.buffers[-last]
+        run = passes.over(max(len(x.vals), len(pos)))
+        return _of_columns(x, run.distant(pos, x.fill_value, tol, _columns(x, last)), last)
     return thinned(x, kept(x, tol, None, None, ()))
 
 
@@ -140,8 +141,7 @@ def _at_positions(x: Storage, chosen: Flags, last: int) -> Storage:
 
 def _columns(x: Storage, last: int) -> list[Array]:
     """Coordinates in the last levels, and values."""
-    (_, first), *rest = x.buffers[-last:]
-    return [first, *(crd for (crd,) in rest), x.vals]
+    return [*[level[-1] for level in x.buffers[-last:]], x.vals]
 
 
 def _of_columns(x: Storage, found: tuple[Array, list[Array]] | None, last: int) -> Storage:
@@ -149,8 +149,10 @@ def _of_columns(x: Storage, found: tuple[Array, list[Array]] | None, last: int) 
     if found is None:
         return x
     ends, (first, *others, vals) = found
-    buffers = (*x.buffers[:-last], (ends, first), *((crd,) for crd in others))
-    return Storage(x.format, x.shape, x.fill_value, buffers, vals)
+    for array in (ends, *found[1]):
+        _freeze(array, False)
+    buffers = (*x.buffers[:-last], (ends, first), *[(crd,) for crd in others])
+    return Storage.of_frozen(x.format, x.shape, x.fill_value, buffers, vals)
 
 
 def same_positions(x: Storage, y: Storage) -> bool:

@@ -8,6 +8,7 @@ Elements are compared in vectors, `WORD` of them for a word, or fewer.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,29 +43,23 @@ class Words(Protocol):
 
 @dataclass(frozen=True)
 class Flags:
-    """Elements whose flag holds. Slots: the flags."""
+    """Elements whose flag holds."""
 
-    slots = 1
-
-    def within(self, b: Builder, first: int) -> Words:
-        return _Flags(b, Vector.in_slot(b, first, 1, "flags"))
+    def within(self, b: Builder, elements: Vector, beside: Vector | None) -> Words:
+        return _Flags(b, elements)
 
 
 @dataclass(frozen=True)
 class Differing:
-    """Elements of a dtype that differ from the fill, which `is_nan` or not; or, `bounded`, real floats that differ from 0 by more than a bound. NaN
-    equals NaN alone. Slots: the elements; the fill, or the bound."""
+    """Elements of a dtype that differ from what stands `beside` them, the fill, which `is_nan` or not (from 0 without it); or, `bounded`, real floats that
+    differ from 0 by more than what stands beside. NaN equals NaN alone."""
 
     dtype: np.dtype[Any]
     is_nan: bool
     bounded: bool = False
-    slots = 2
 
-    def within(self, b: Builder, first: int) -> Words:
-        elements, fill = (
-            Vector.in_slot(b, first + k, self.dtype.itemsize, name) for k, name in enumerate(("elements", "fill"))
-        )
-        return Comparison(b, self, elements, fill)
+    def within(self, b: Builder, elements: Vector, beside: Vector | None) -> Words:
+        return Comparison(b, self, elements, beside)
 
 
 Test = Flags | Differing
@@ -86,13 +81,16 @@ class _Flags:
 class Comparison:
     """Elements beside a fill. Of complex ones both parts are compared, which have a bit each until these become one."""
 
-    def __init__(self, b: Builder, test: Differing, elements: Vector, fill: Vector) -> None:
+    def __init__(self, b: Builder, test: Differing, elements: Vector, fill: Vector | None) -> None:
         self._b, self._test, self._elements = b, test, elements
         self.parts = 1 + (test.dtype.kind == "c")
         size, floats = test.dtype.itemsize // self.parts, test.dtype.kind in "fc"
         self._kind = {4: "float", 8: "double"}[size] if floats else f"i{8 * size}"
         self._differs = "ugt" if test.bounded else "une" if floats else "ne"
-        self._fills = [b.named("fill", b.load(fill.pointer, b.i64(k), self._kind)) for k in range(self.parts)]
+        nothing = b.const(self._kind, 0)
+        self._fills = [
+            b.named("fill", b.load(fill.pointer, b.i64(k), self._kind)) if fill else nothing for k in range(self.parts)
+        ]
 
     def word(self, at: Val) -> Val:
         b = self._b
@@ -149,12 +147,15 @@ class Comparison:
 
 def distant(dtype: np.dtype[Any], fill: Any, tol: Any) -> Differing | None:
     """The test of `distances.differs`, where a kernel has it."""
-    if not covers(dtype) or np.ndim(tol):
+    if type(tol) is not int:
+        if np.ndim(tol) or (tol != 0 and np.result_type(dtype, tol) != dtype):
+            return None
+        tol = 1 if tol != 0 else 0
+    return _distant(dtype, bool(fill != fill), bool(fill), bool(tol))
+
+
+@functools.cache
+def _distant(dtype: np.dtype[Any], is_nan: bool, filled: bool, bounded: bool) -> Differing | None:
+    if not covers(dtype) or (bounded and (filled or dtype.kind != "f")):
         return None
-    if tol == 0:
-        return Differing(dtype, bool(fill != fill))
-    return (
-        Differing(dtype, False, True)
-        if dtype.kind == "f" and fill == 0 and np.result_type(dtype, tol) == dtype
-        else None
-    )
+    return Differing(dtype, is_nan, bounded)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,23 +47,43 @@ BITS = 6
 Parts = Sequence[tuple[int, int]]
 
 
-def packed(
-    pos: Array, test: Test, given: Sequence[Array], columns: Sequence[Array]
-) -> tuple[Array, list[Array]] | None:
-    """`pos`, which begins at 0, and columns of the entries that pass a test, for which its slots are `given`; None where all do."""
+@dataclass(frozen=True)
+class Tested:
+    """A test of vectors: of flags, or of the last column; `beside` it stands a number, or nothing."""
+
+    test: Test
+    flags: Array | None = None
+    beside: Array | None = None
+
+    @property
+    def key(self) -> tuple[Test, bool, bool]:
+        """The test, whether it is of flags, and whether a number stands beside."""
+        return self.test, self.flags is not None, self.beside is not None
+
+    @property
+    def slots(self) -> list[Array]:
+        """What it needs beside the columns."""
+        return [vector for vector in (self.flags, self.beside) if vector is not None]
+
+
+Key = tuple[Test, bool, bool]
+
+
+def packed(pos: Array, tested: Tested, columns: Sequence[Array]) -> tuple[Array, list[Array]] | None:
+    """`pos`, which begins at 0, and columns of the entries that pass a test; None where all do."""
     count = len(columns[0])
     columns = [np.ascontiguousarray(column) for column in columns]
     if count <= FEW:
-        return _at_once(pos, test, given, columns)
+        return _at_once(pos, tested, columns)
     if count >= FAR and threads.count() > 1:
-        return _in_parts(pos, test, given, columns)
+        return _in_parts(pos, tested, columns)
     words, look = empty(count // WORD + 1, INT64), max(FEW, count // LOOK) // WORD * WORD
-    total = np.zeros(1, INT64)
-    run(_marked(test), 0, look, words, total, *given)
+    total, marked, given = np.zeros(1, INT64), _marked(*_marks(tested, columns)), _asked(tested, columns)
+    run(marked, 0, look, words, total, *given)
     found = int(total[0])
     if look * (MOST - 1) // MOST <= found < look:
-        return _at_once(pos, test, given, columns)
-    run(_marked(test), look, count, words, total, *given)
+        return _at_once(pos, tested, columns)
+    run(marked, look, count, words, total, *given)
     found += int(total[0])
     if found == count:
         return None
@@ -88,16 +109,29 @@ def packed(
     return made, moved
 
 
-def _at_once(
-    pos: Array, test: Test, given: Sequence[Array], columns: Sequence[Array]
-) -> tuple[Array, list[Array]] | None:
+def _marks(tested: Tested, columns: Sequence[Array]) -> tuple[Test, int, bool]:
+    """What kernels that mark are made for: the test, the size of what it asks, and whether a number stands beside."""
+    return tested.test, (columns[-1] if tested.flags is None else tested.flags).itemsize, tested.beside is not None
+
+
+def _asked(tested: Tested, columns: Sequence[Array]) -> list[Array]:
+    """What the test asks, and what stands beside."""
+    asked = columns[-1] if tested.flags is None else tested.flags
+    return [asked] if tested.beside is None else [asked, tested.beside]
+
+
+def _at_once(pos: Array, tested: Tested, columns: Sequence[Array]) -> tuple[Array, list[Array]] | None:
     """Of few entries, or of some few of which go: in one call, with room for all."""
     count = len(columns[0])
-    words, sums, made = (empty(n, INT64) for n in (count // WORD + 1, count // WORD + 1, len(pos)))
-    moved = [empty(count, column.dtype) for column in columns]
-    kernel = _packed(test, tuple([column.itemsize for column in columns]), host.has_masks(), True)
-    pairs = itertools.chain(*zip(columns, moved, strict=True))
-    run(kernel, 0, count, 0, count, words, sums, len(pos) - 1, pos, made, *given, *pairs)
+    make = empty if count > FEW else np.empty
+    rows, words = len(pos) - 1, count // WORD + 1
+    both, made, moved = make(2 * words, INT64), make(rows + 1, INT64), [make(count, column.dtype) for column in columns]
+    marks = address(both)
+    slots: list[int | Array] = [0, count, 0, count, marks, marks + 8 * words, rows, pos, made]
+    for column, target in zip(columns, moved, strict=True):
+        slots += column, target
+    kernel = _packed(tested.key, tuple([column.itemsize for column in columns]), host.has_masks(), True)
+    run(kernel, *slots, *tested.slots)
     found = int(made[-1])
     if found == count:
         return None
@@ -106,17 +140,15 @@ def _at_once(
     return made, [column[:found] for column in moved]
 
 
-def _in_parts(
-    pos: Array, test: Test, given: Sequence[Array], columns: Sequence[Array]
-) -> tuple[Array, list[Array]] | None:
+def _in_parts(pos: Array, tested: Tested, columns: Sequence[Array]) -> tuple[Array, list[Array]] | None:
     """By threads, each of which has a part of the words, and of the segments."""
     count, parts = len(columns[0]), threads.count()
     words, sums, totals = empty(count // WORD + 1, INT64), empty(count // WORD + 1, INT64), np.zeros(parts, INT64)
     inner = [count * k // parts // WORD * WORD for k in range(1, parts)]
     shares = list(itertools.pairwise([0, *inner, count]))
-    behind = [address(a) for a in given]
+    behind = [address(a) for a in _asked(tested, columns)]
     marks = [(*share, address(words), address(totals) + 8 * k, *behind) for k, share in enumerate(shares)]
-    run_parts(_marked(test), marks)
+    run_parts(_marked(*_marks(tested, columns)), marks)
     places = list(itertools.pairwise(itertools.accumulate(totals.tolist(), initial=0)))
     found = places[-1][1]
     if found == count:
@@ -133,9 +165,12 @@ def _in_parts(
 
 
 @as_kernel
-def _marked(b: Builder, test: Test) -> None:
+def _marked(b: Builder, test: Test, size: int, beside: bool) -> None:
     first, end = b.slot(0, "i64", "first"), b.slot(1, "i64", "end")
-    (words, total), tested = vectors(b, 2, (8, 8), ("words", "total")), test.within(b, 4)
+    words, total, asked, *number = vectors(
+        b, 2, (8, 8, *[size] * (1 + beside)), ("words", "total", "asked", "beside")[: 3 + beside]
+    )
+    tested = test.within(b, asked, number[0] if number else None)
     found = b.var("found", b.i64(0))
 
     def put(at: Val, bits: Val) -> None:
@@ -166,18 +201,22 @@ def _rest(b: Builder, stop: Val, end: Val, tested: Words) -> Val:
 
 
 @as_kernel
-def _packed(b: Builder, test: Test | None, sizes: tuple[int, ...], packs: bool, alone: bool) -> None:
-    """Without a `test`, bits are there already; segments end here, too, if this part is `alone`."""
+def _packed(b: Builder, key: Key | None, sizes: tuple[int, ...], packs: bool, alone: bool) -> None:
+    """Without a test, bits are there already; segments end here, too, if this part is `alone`."""
     first, end, place, stop = (b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "place", "stop")))
     words, sums = vectors(b, 4, (8, 8), ("words", "sums"))
-    following = 6 + 3 * alone
-    tested = _Known(b, words) if test is None else test.within(b, following)
-    moves = pairs_of(b, following + (0 if test is None else test.slots), sizes)
+    moves = pairs_of(b, 6 + 3 * alone, sizes)
+    tested: Words = _Known(b, words)
+    if key is not None:
+        (test, flagged, compared), behind = key, 9 + 2 * len(sizes)
+        asked = Vector.in_slot(b, behind, 1, "flags") if flagged else moves[-1][0]
+        number = Vector.in_slot(b, behind + flagged, asked.size, "beside") if compared else None
+        tested = test.within(b, asked, number)
     at = b.var("at", place)
 
     def put(here: Val, bits: Val, whole: bool) -> None:
         word = b.named("word", b.binary("lshr", here, b.i64(BITS)))
-        if test is not None:
+        if key is not None:
             words.put(b, word, bits)
         to = b.named("to", b.get(at))
         sums.put(b, word, to)

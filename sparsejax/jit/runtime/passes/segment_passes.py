@@ -26,6 +26,7 @@ from sparsejax.jit.runtime.passes import (
     segment_loops,
 )
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.packed_entries import Tested
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
     address,
@@ -300,17 +301,16 @@ class SegmentPasses(Passes):
         return made
 
     def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> tuple[Array, list[Array]]:
-        found = packed_entries.packed(pos, entry_tests.Flags(), [np.ascontiguousarray(flags)], columns)
+        found = packed_entries.packed(pos, Tested(entry_tests.Flags(), np.ascontiguousarray(flags)), columns)
         return (pos, list(columns)) if found is None else found
 
-    def distant(
-        self, pos: Array, vals: Array, fill: Any, tol: Any, columns: Sequence[Array]
-    ) -> tuple[Array, list[Array]] | None:
-        test = entry_tests.distant(vals.dtype, fill, tol)
+    def distant(self, pos: Array, fill: Any, tol: Any, columns: Sequence[Array]) -> tuple[Array, list[Array]] | None:
+        test = entry_tests.distant(columns[-1].dtype, fill, tol)
         if test is None:
-            return super().distant(pos, vals, fill, tol, columns)
-        beside = np.array([tol if test.bounded else fill], vals.dtype)
-        return packed_entries.packed(pos, test, [np.ascontiguousarray(vals), beside], columns)
+            return super().distant(pos, fill, tol, columns)
+        number = tol if test.bounded else fill
+        beside = np.array([number], columns[-1].dtype) if number != 0 else None
+        return packed_entries.packed(pos, Tested(test, None, beside), columns)
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
         lengths, short = pos[1:] - pos[:-1], longest(crd.itemsize)
