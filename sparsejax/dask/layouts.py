@@ -34,6 +34,7 @@ from sparsejax.lax.library.special import special_p
 from sparsejax.lax.reduce import reduce_p
 from sparsejax.lax.thinning import thin_p
 from sparsejax.lax.top_k import take_along_last_p, top_k_indices_p
+from sparsejax.lax.window_places import window_places_p
 
 Axes = tuple[int | None, ...]
 
@@ -183,6 +184,14 @@ def _window(avals: Sequence[Aval], outs: Sequence[Aval], ranges: tuple[range, ..
     return Rule((tuple(own),), (tuple(v for d, v in enumerate(own) if d not in axes),), None, True, True)
 
 
+def _window_places(
+    avals: Sequence[Aval], outs: Sequence[Aval], ranges: tuple[range, ...], axes: tuple[int, ...]
+) -> Rule:
+    """That of a window, whose result is an operand."""
+    rule = _window(avals[:1], (), ranges, axes)
+    return Rule((*rule.operands, *rule.outputs), rule.operands, None, True, True)
+
+
 def _pad(
     avals: Sequence[Aval], outs: Sequence[Aval], shape: tuple[int, ...], places: tuple[indexing.Place, ...]
 ) -> Rule:
@@ -293,6 +302,7 @@ def _table() -> dict[Primitive, Callable[..., Rule | None]]:
         cumulative_p: _along("axis"),
         indexing.concatenate_p: _along("axis"),
         indexing.window_p: _window,
+        window_places_p: _window_places,
         indexing.pad_p: _pad,
         indexing.select_p: _select,
         checked_p: _checked,

@@ -27,13 +27,13 @@ from sparsejax.core.symbolic import Span, known, length, span
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import current
 from sparsejax.formats import Compressed, Format, convert, selection, structural
-from sparsejax.formats.parts import taken
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indirect import rows
-from sparsejax.lax.linear import Factor, as_dtype, empty, pull, refilled, zeros, zeros_like
+from sparsejax.lax.linear import Factor, as_dtype, empty, keep, pull, refilled, share, zeros, zeros_like
 from sparsejax.lax.structural import convert_format, normal_axis
+from sparsejax.lax.window_places import serves, window_places, window_places_p, windowed
 
 # ---------------------------------------------------------------------------------------------------------- window
 
@@ -53,10 +53,8 @@ def _window_call(x: Storage, out_aval: Aval, ranges: tuple[range, ...], axes: tu
         vals = np.array(convert.to_dense(x)[slices(ranges)], order="C").reshape(-1)
         vals.setflags(write=False)
         return Storage.dense(dense_template(out_aval.format, out_aval.shape, out_aval.fill_value), vals, {})
-    keys = [None if r == range(n) else r for r, n in zip(ranges, x.shape, strict=True)]
-    made = None if x.format.is_dense else taken.by_levels(x, keys, axes, out_aval.format)
-    if made is None:
-        made = selection.window(x, ranges, axes, out_aval.format)
+    take = selection.window if x.format.is_dense else windowed
+    made = take(x, ranges, axes, out_aval.format)
     return structural.refill(made, 0) if out_aval.format.is_dense else made
 
 
@@ -70,10 +68,12 @@ def _window_on_numpy(x: Aval, ranges: tuple[range, ...], axes: tuple[int, ...]) 
 
 
 def _window_transpose(ct: Any, x: Linear, ranges: tuple[range, ...], axes: tuple[int, ...]) -> list[Any]:
-    """ct[k..] at the coordinates that it was taken from: a dense one with zeros around it, else a contraction with a selection per
-    dimension that lost some."""
+    """ct[k..] at the coordinates that it was taken from: a dense one with zeros around it, sparse entries where those of the operand are, else a
+    contraction with a selection per dimension that lost some."""
     if ct.format.is_dense and not x.is_sparse:
         return [as_dtype(pad([ct], [_place(x.shape, ranges, axes)], x.shape), x.dtype)]
+    if x.is_sparse and not ct.format.is_dense and serves(x.format, axes):
+        return [as_dtype(window_places(x.pattern, ct, ranges, axes), x.dtype)]
     kept = [d for d in range(x.ndim) if d not in axes]
     lost = [length(r) < n or r.step < 0 or d in axes for d, (r, n) in enumerate(zip(ranges, x.shape, strict=True))]
     long = [d for d in range(x.ndim) if lost[d] and x.shape[d] > SELECTED]
@@ -129,6 +129,14 @@ def window(x: Any, ranges: Sequence[range], axes: Sequence[int] = ()) -> Any:
     full = all(r == span(0, n) for r, n in zip(ranges, x.shape, strict=True))
     return x if full and not axes else window_p.bind(x, ranges=tuple(ranges), axes=tuple(axes))
 
+
+def _places_transpose(
+    ct: Any, like: Any, values: Linear, ranges: tuple[range, ...], axes: tuple[int, ...]
+) -> list[Any]:
+    return [None, keep(window(share(convert_format(ct, like.format), like), ranges, axes), values)]
+
+
+window_places_p.transpose = _places_transpose
 
 # ------------------------------------------------------------------------------------------------------------- pad
 
@@ -373,17 +381,20 @@ def _concatenate_jvp(primals: Sequence[Any], tangents: Sequence[Any], out: Any, 
     )
 
 
+def _part(ct: Any, x: Linear, ranges: Sequence[Any]) -> Any:
+    """The cotangent of a part, which lies there with all its entries."""
+    found = window(ct, ranges)
+    labels = tuple(range(x.ndim))
+    return pull([(found, labels)], labels, x) if ct.format.is_dense else keep(found, x)
+
+
 def _concatenate_transpose(ct: Any, *xs: Any, axis: int) -> list[Any]:
     parts: list[Any] = []
     start = 0
     for x in xs:
         stop = start + x.shape[axis]
         ranges = [span(start, stop) if d == axis else span(0, n) for d, n in enumerate(ct.shape)]
-        parts.append(
-            pull([(window(ct, ranges), tuple(range(ct.ndim)))], tuple(range(ct.ndim)), x)
-            if isinstance(x, Linear)
-            else None
-        )
+        parts.append(_part(ct, x, ranges) if isinstance(x, Linear) else None)
         start = stop
     return parts
 

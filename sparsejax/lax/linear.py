@@ -73,7 +73,7 @@ def sample(x: Any, like: Any) -> Any:
 # ----------------------------------------------------------------------------------------------------------- share
 
 
-def _share_call(x: Storage, like: Storage, out_aval: Aval) -> Storage:
+def shared(x: Storage, like: Storage) -> Storage:
     """The entries of `x` at the positions of `like`, over its buffers. O(entries)."""
     made = x if x.format == like.format else convert.convert(x, like.format)
     vals = made.vals if _equal(made, like) else carried.carried(made, like)
@@ -108,7 +108,7 @@ share_p = Primitive(
     "share",
     typing=lambda x, like: Aval(like.shape, x.dtype, like.format, 0),
     reference=lambda x, like: np.asarray(x),
-    call=_share_call,
+    call=lambda x, like, out_aval: shared(x, like),
     jvp=lambda primals, tangents, out: None if tangents[0] is None else share(tangents[0], primals[1]),
     transpose=lambda ct, x, like: [same_entries(ct, x), None],
 )

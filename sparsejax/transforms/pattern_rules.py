@@ -32,6 +32,7 @@ from sparsejax.lax.structural import (
     transpose_p,
     unit_axes_p,
 )
+from sparsejax.lax.window_places import window_places_p
 from sparsejax.transforms.patterns import Ints, Pattern, Place, Rows, everything, flat, matrix, rules, union
 
 Coords = list[Ints]
@@ -133,6 +134,14 @@ def _pad(operands: Sequence[Pattern], out: Place, shape: tuple[int, ...], places
 
 
 rules[pad_p] = _pad
+
+
+def _window_places(operands: Sequence[Pattern], out: Place, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Rows:
+    place = tuple(r.start if d in axes else r for d, r in enumerate(ranges))
+    return _pad(operands[1:], out, out.shape, [place])
+
+
+rules[window_places_p] = _window_places
 
 # --------------------------------------------------------------------------------------------------------------- joins
 

@@ -10,13 +10,15 @@ programs that have their gradients. Numbers that are sampled where the other fac
 from __future__ import annotations
 
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from sparsejax.formats.parts import located
 from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p
 from sparsejax.lax.linear import sample_p, share_p, zeros_p
 from sparsejax.lax.structural import pattern_p, refill_p
+from sparsejax.lax.window_places import window_places_p
 
 ENTRYWISE = frozenset([*primitives.values(), cast_p, unary_p, refill_p])
-LIKE = {sample_p: 1, share_p: 1, zeros_p: 0, pattern_p: 0}
+LIKE = {sample_p: 1, share_p: 1, zeros_p: 0, pattern_p: 0, window_places_p: 0}
 """The operand that is asked for its pattern alone."""
 
 
@@ -24,6 +26,7 @@ def asked(jaxpr: Jaxpr) -> Jaxpr:
     """`jaxpr` with its questions put to witnesses."""
     witness: dict[Var, Var] = {}
     sampled: dict[Var, tuple[Atom, Var]] = {}
+    chosen: dict[Atom, tuple[Atom, Atom]] = {}
     kept: list[Eqn] = []
 
     def of(atom: Atom) -> Atom:
@@ -38,6 +41,12 @@ def asked(jaxpr: Jaxpr) -> Jaxpr:
                 value, at = sampled.get(eqn.inputs[k], (None, None))  # type: ignore[arg-type]
                 if value is not None and of(eqn.inputs[1 - k]) == at and _same_type(made := _with(eqn, k, value)):
                     eqn = made
+        if (
+            eqn.primitive is share_p and eqn.inputs[0] in chosen
+        ):  # of the entries that are shared, those that others have are left out
+            value, at = chosen[eqn.inputs[0]]
+            if of(eqn.inputs[1]) == at:
+                eqn = _with(eqn, 0, value)
         kept.append(eqn)
         if eqn.primitive.multiple:
             continue
@@ -47,6 +56,8 @@ def asked(jaxpr: Jaxpr) -> Jaxpr:
             (source,) = found
             if isinstance(source, Var) and _alike(source, out):
                 witness[out] = source
+        if eqn.primitive is sample_p and _same_form(*eqn.inputs):
+            chosen[out] = eqn.inputs[0], of(eqn.inputs[1])
         if eqn.primitive is sample_p and not eqn.inputs[0].aval.shape and isinstance(eqn.inputs[1], Var):
             sampled[out] = eqn.inputs[0], eqn.inputs[1]
     return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(kept), jaxpr.outputs)
@@ -81,6 +92,12 @@ def _alike(source: Var, out: Var) -> bool:
     levels = out.aval.format.levels
     same = source.aval.format == out.aval.format and source.aval.shape == out.aval.shape
     return same and not out.aval.format.is_dense and all(level.unique and not level.shared for level in levels)
+
+
+def _same_form(value: Atom, like: Atom) -> bool:
+    """Whether both have one shape and format, in which entries are found side by side."""
+    same = value.aval.shape == like.aval.shape and value.aval.format == like.aval.format
+    return same and not like.aval.format.is_dense and located.searched(like.aval.format)
 
 
 def _with(eqn: Eqn, place: int, atom: Atom) -> Eqn:

@@ -13,7 +13,7 @@ from sparsejax.core.batching import Batched, batched_format
 from sparsejax.core.primitive import Primitive
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import Format, convert
-from sparsejax.lax import indexing, linear, random_bits
+from sparsejax.lax import indexing, linear, random_bits, window_places
 from sparsejax.lax.contract import Labels, contract_p
 from sparsejax.lax.elementwise import aval_of, cast_p, primitives, unary_p, where_p
 from sparsejax.lax.indirect.index_arrays import positions_p
@@ -316,6 +316,14 @@ def _window(size: int, x: Batched, ranges: tuple[range, ...], axes: tuple[int, .
 
 
 indexing.window_p.batch = _window
+
+
+def _window_places(size: int, like: Any, values: Any, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Any:
+    own, entries = spread(faithful(like), size), spread(faithful(values), size)
+    return window_places.window_places(own, entries, (*ranges, range(size)), axes)
+
+
+window_places.window_places_p.batch = _window_places
 
 
 def _pad(size: int, *parts: Any, shape: tuple[int, ...], places: tuple[indexing.Place, ...]) -> Any:
