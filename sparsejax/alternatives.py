@@ -132,6 +132,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "blocks": "over blocks of rows that fit into the first cache",
         "pairs": "over blocks of two rows",
     },
+    "returns": {
+        "numbers": "entries that an index array took of a sparse array are added up at their numbers",
+        "coordinates": "at their coordinates",
+    },
     "targets": {
         "rows": "an index array of the target is sorted by the rows that it names",
         "pairs": "with another one beside it that names what rows share, by both",

@@ -17,6 +17,7 @@ from sparsejax.core.trace import Tracer, current
 from sparsejax.formats import Format
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime import plan_cache
+from sparsejax.lax.indirect import kernels as indirect_kernels
 from sparsejax.lax.library.callbacks import called
 from sparsejax.numpy.functions import array, zeros
 from sparsejax.transforms import alike, staging
@@ -101,6 +102,7 @@ def clear_caches() -> None:
     primitive.clear_caches()
     staging.clear_caches()
     alike.clear_caches()
+    indirect_kernels.clear_caches()
     plan_cache.forget()
     for function in cached.remembering():
         function.clear_cache()

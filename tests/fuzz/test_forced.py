@@ -92,6 +92,12 @@ PROGRAMS = {
         rng.random((20, 2)),
         rng.random((3, 2, 9)),
     ),
+    "gradient of rows": (
+        lambda A, W, R: sj.grad(lambda A: snp.sum((A[R] @ W) ** 2))(A),
+        A,
+        W,
+        rng.integers(0, N, 30),
+    ),
     "rows by two index arrays": (
         lambda R, K, V, X: sj.insum("O[R[p],m] += V[p] * X[K[p],m]", R=R, K=K, V=V, X=X, O=snp.zeros((20, 9))),
         rng.integers(0, 20, 300),
@@ -160,6 +166,7 @@ REACHED = {
     "results": ("columns beside rows",),
     "row_sums": ("stored rows",),
     "rows": ("tall", "layer"),
+    "returns": ("gradient of rows",),
     "scatters": ("rows by two index arrays",),
     "shapes": ("tall", "filled", "softmax", "sparse product"),
     "storage": ("product that is reduced",),

@@ -121,7 +121,8 @@ def _relations(nest: Nest, inputs: Sequence[Storage]) -> list[Relation] | None:
                 kept &= column == relation[var]
             else:
                 relation[var] = column
-        made.append({v: c[kept] for v, c in relation.items()})
+        if relation:  # index arrays alone say where it is read: it restricts no variable
+            made.append({v: c[kept] for v, c in relation.items()})
     return made or None
 
 

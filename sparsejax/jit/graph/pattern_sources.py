@@ -13,12 +13,13 @@ from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats.parts import located
 from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p
+from sparsejax.lax.entry_places import numbered_p, returned_p
 from sparsejax.lax.linear import sample_p, share_p, zeros_p
 from sparsejax.lax.structural import pattern_p, refill_p
 from sparsejax.lax.window_places import window_places_p
 
 ENTRYWISE = frozenset([*primitives.values(), cast_p, unary_p, refill_p])
-LIKE = {sample_p: 1, share_p: 1, zeros_p: 0, pattern_p: 0, window_places_p: 0}
+LIKE = {sample_p: 1, share_p: 1, zeros_p: 0, pattern_p: 0, window_places_p: 0, numbered_p: 0, returned_p: 2}
 """The operand that is asked for its pattern alone."""
 
 
@@ -41,12 +42,9 @@ def asked(jaxpr: Jaxpr) -> Jaxpr:
                 value, at = sampled.get(eqn.inputs[k], (None, None))  # type: ignore[arg-type]
                 if value is not None and of(eqn.inputs[1 - k]) == at and _same_type(made := _with(eqn, k, value)):
                     eqn = made
-        if (
-            eqn.primitive is share_p and eqn.inputs[0] in chosen
-        ):  # of the entries that are shared, those that others have are left out
-            value, at = chosen[eqn.inputs[0]]
-            if of(eqn.inputs[1]) == at:
-                eqn = _with(eqn, 0, value)
+        whole = chosen.get(eqn.inputs[0]) if eqn.primitive is share_p else None
+        if whole is not None and of(eqn.inputs[1]) == whole[1]:  # to share leaves out the same entries
+            eqn = _with(eqn, 0, whole[0])
         kept.append(eqn)
         if eqn.primitive.multiple:
             continue

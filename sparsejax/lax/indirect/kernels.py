@@ -34,7 +34,7 @@ from sparsejax.formats import Coordinate, Format
 from sparsejax.jit.ir import choices, cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.extents import is_known
-from sparsejax.lax.indirect import statements
+from sparsejax.lax.indirect import returned_entries, statements
 from sparsejax.lax.indirect.index_arrays import checked, pairs, positions
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
 from sparsejax.lax.linear import empty, full
@@ -189,6 +189,8 @@ def spelled(s: Statement) -> str:
 
 def expanded(arrays: Sequence[Any], statement: Statement, names: Names, target: str) -> Any:
     """The result of a statement: its index arrays checked, then a kernel."""
+    if returned_entries.serves(arrays, statement):
+        return returned_entries.by_number(arrays, statement, lambda xs, s: expanded(xs, s, names, target))
     work = _Expansion(list(arrays), _without_ones(arrays, statement), names, target)
     work.check()
     work.turn()
@@ -484,6 +486,11 @@ def _chosen(statement: Statement, avals: tuple[Aval, ...], names: Names, target:
     made = trace_to_jaxpr(lambda *xs: [expanded(xs, statement, names, target)], avals)
     assert not made.consts
     return without_lines(made.jaxpr)
+
+
+def clear_caches() -> None:
+    """Forget the kernels of statements."""
+    _chosen.cache_clear()
 
 
 def _insum_typing(*avals: Aval, **params: Any) -> Aval:
