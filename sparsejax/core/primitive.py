@@ -141,7 +141,7 @@ class Primitive:
     notation(*operands, **params) -> Definition   call(*storages, out_aval, **params) -> Storage
     prefers_call(*avals, **params) -> bool        batch: see `core.batching`; jvp, transpose: see `core.tangents`
     on_numpy(*avals, **params) -> function or None: `call` as a function of NumPy's arrays and of one that it writes the result to; asked
-    for where all of them are dense and in NumPy's order
+    for where all of them are dense and in NumPy's order; where extents are bounds, it is for all extents
     describe(**params) -> str                     the parameters as printed in jaxprs (default: name=value)
     static(position, number) -> bool              whether the code should depend on that number (default: where the type does)
 

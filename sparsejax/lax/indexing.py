@@ -58,8 +58,11 @@ def _window_call(x: Storage, out_aval: Aval, ranges: tuple[range, ...], axes: tu
     return structural.refill(made, 0) if out_aval.format.is_dense else made
 
 
-def _window_on_numpy(x: Aval, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Callable[..., None]:
-    key = slices(_place(x.shape, ranges, axes))
+def _window_on_numpy(x: Aval, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Callable[..., None] | None:
+    place = _place(x.shape, ranges, axes)
+    if not _is_told(place):
+        return None
+    key = slices(place)
 
     def function(x: NDArray[Any], made: NDArray[Any]) -> None:
         made[...] = x[key]
@@ -166,6 +169,11 @@ def slices(place: Place) -> tuple[Any, ...]:
     )
 
 
+def _is_told(place: Place) -> bool:
+    """Whether a place is the same whatever the extents are of which a bound alone is known."""
+    return all(r is None or type(r) is int or type(r) is range for r in place)
+
+
 def _pad_typing(*parts: Aval, shape: tuple[int, ...], places: tuple[Place, ...]) -> Aval:
     return Aval(shape, parts[0].dtype, Format.parse("dense", len(shape)), 0)
 
@@ -191,7 +199,9 @@ def _pad_call(*parts: Storage, out_aval: Aval, shape: tuple[int, ...], places: t
     return convert.from_dense(made, out_aval.format, 0)
 
 
-def _pad_on_numpy(*parts: Aval, shape: tuple[int, ...], places: tuple[Place, ...]) -> Callable[..., None]:
+def _pad_on_numpy(*parts: Aval, shape: tuple[int, ...], places: tuple[Place, ...]) -> Callable[..., None] | None:
+    if not all(map(_is_told, places)):
+        return None
     keys = list(map(slices, places))
     around = _around(places[0]) if 2 * parts[0].size > math.prod(shape) else None
 

@@ -50,6 +50,29 @@ def test_parts_of_dense_arrays_of_any_length(key):
         np.testing.assert_array_equal(other.todense(), x.T[key[::-1] if isinstance(key, tuple) else (slice(None), key)])
 
 
+def test_constants_of_several_extents():
+    def f(x, y):
+        counted = snp.arange(x.shape[0])[:, None] * snp.arange(y.shape[0]) + x.shape[1]
+        return counted[-1, :], counted[:, 1:].sum(), x.sum() + y.sum()
+
+    many = sj.jit(f)
+    for n, m, k in [(4, 7, 2), (5, 9, 3), (9, 5, 3), (5, 9, 4), (700, 8, 5), (9, 5, 3), (5, 5, 6), (9, 5, 2)] * 3:
+        x, y = np.ones((n, k)), np.ones(m)
+        for got, want in zip(many(x, y), (counted := np.outer(range(n), range(m)) + k)[-1:], strict=False):
+            np.testing.assert_array_equal(got.todense(), want)
+        assert [int(v.item()) for v in many(x, y)[1:]] == [counted[:, 1:].sum(), n * k + m]
+
+
+@pytest.mark.parametrize("key", [np.s_[1:], np.s_[2:5], np.s_[-1], np.s_[:, 0], np.s_[1:, ::2], np.s_[::-1]])
+def test_gradients_of_parts_of_any_length(key):
+    f = sj.jit(sj.grad(lambda x, w: (x[key] * w).sum()))
+    for n in (6, 8, 11, 9, 7, 700):
+        x = np.arange(4.0 * n).reshape(n, 4)
+        want = np.zeros((n, 4))
+        w = want[key] = np.arange(1.0, 1 + x[key].size).reshape(x[key].shape)
+        np.testing.assert_array_equal(f(x, w).todense(), want)
+
+
 def test_what_constants_are_made_of_is_not_held():
     f = sj.jit(lambda x: x[:4] + snp.arange(x.shape[0])[1:][:4] + snp.flip(snp.arange(x.shape[0]))[-1])
     for n in (200_000, 200_010, 200_020, 200_030):

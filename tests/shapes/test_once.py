@@ -53,6 +53,17 @@ def changed(value):
 
 
 @pytest.mark.parametrize("seed", range(50))
+def test_parameters_are_written_out(seed):
+    rng = np.random.default_rng(seed)
+    shape = BOUNDS[0], 3, BOUNDS[1]
+    params = {f"p{k}": parameter(rng, 3) for k in range(4)} | {"shape": shape, "ends": ("p", shape, 2)}
+    written = resize.parameters(params, shape)
+    for _ in range(2):
+        assert written(changed(shape), change) == {name: changed(value) for name, value in params.items()}
+    assert resize.extents_of(tuple(params.values())) >= {BOUNDS[0], BOUNDS[1]}
+
+
+@pytest.mark.parametrize("seed", range(50))
 def test_mapping_changes_all_extents_again_and_again(seed):
     rng = np.random.default_rng(seed)
     for _ in range(20):

@@ -5,7 +5,7 @@ before:  { lambda ; a:f64[n<=255:d]. let b:f64[n<=255:d] = add a 1.0 in (b,) }  
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -102,6 +102,54 @@ def changes(shape: Sequence[Any]) -> bool:
     (True, False)
     """
     return any(type(n) in EXTENTS for n in shape)
+
+
+def extents_of(value: Any) -> frozenset[Any]:
+    """The extents in a parameter that may change.
+
+    >>> n = Bounded.named("n", 300)
+    >>> extents_of(((n, 2), ("rows", (n, 3))))
+    frozenset({n<=4095})
+    """
+    found: list[Any] = []
+
+    def seen(extent: Any) -> Any:
+        found.append(extent)
+        return extent
+
+    made = mapping(value)
+    if made is not None:
+        made(seen)
+    return frozenset([n for n in found if type(n) in EXTENTS])
+
+
+def parameters(
+    params: Mapping[str, Any], shape: tuple[Any, ...]
+) -> Callable[[tuple[Any, ...], Change], dict[str, Any]]:
+    """Parameters with all extents changed as a function of the new `shape` of a result, and of the change: written out, one frame in place of one for
+    every tuple.
+
+    >>> n = Bounded.named("n", 300)
+    >>> parameters({"shape": (n, 2), "axes": (0, 1), "ends": (("p", n),)}, (n, 2))((17, 2), lambda extent: 17)
+    {'shape': (17, 2), 'axes': (0, 1), 'ends': (('p', 17),)}
+    """
+    known: list[Any] = []
+
+    def put(value: Any) -> str:
+        known.append(value)
+        return f"k[{len(known) - 1}]"
+
+    def spelled(value: Any) -> str:
+        made = mapping(value)
+        if made is None:
+            return put(value)
+        if type(value) is tuple:
+            return "shape" if value == shape else "(" + "".join(f"{spelled(v)}, " for v in value) + ")"
+        return f"change({put(value)})" if type(value) in EXTENTS else f"{put(made)}(change)"
+
+    fields = ", ".join(f"{name!r}: {spelled(value)}" for name, value in params.items())
+    function: Any = eval(f"lambda shape, change: {{{fields}}}", {"k": known})
+    return function  # type: ignore[no-any-return]
 
 
 def mapping(value: Any) -> Callable[[Change], Any] | None:

@@ -90,16 +90,33 @@ def how(storage: Storage, flat: bool) -> int:
     return ENTRIES if storage.format.sparse[-1] == len(storage.format.levels) - 1 else VALUES
 
 
+def _serve(operands: Sequence[Storage], watched: Sequence[Rates]) -> bool:
+    """Whether operands have rates as these."""
+    for operand, level, dims, low, high, rates in watched:
+        s = operands[operand]
+        if level < 0:
+            if (s.cache.get("rates") or statistics.rates(s)) != rates:
+                return False
+            continue
+        above = 1
+        for d in dims:
+            above *= s.shape[d]
+        if not low * above <= (len(s.buffers[level][-1]) or 1) < high * (above or 1):
+            return False
+    return True
+
+
 def called(
     bound: Binding,
     reads: Sequence[tuple[int, int]],
     watched: Sequence[Rates],
     limit: int,
     like: tuple[int, Any] | None = None,
+    operands: int = -1,
 ) -> Direct | None:
-    """The kernel of a `bound` dense result as one function. Its inputs are `reads` of the operands, by number, each with how it is read; of results of
-    more than `limit` bytes it makes none. Results are `like` an operand, with this fill: they share its buffers. None where chunks must know the
-    shape of the result."""
+    """The kernel of a `bound` dense result as one function. Its inputs are `reads` of the `operands`, of which there are so many, by number, each with
+    how it is read; of results of more than `limit` bytes it makes none. Results are `like` an operand, with this fill: they share its buffers. None
+    where chunks must know the shape of the result."""
     call = bound.sized()
     if call is None:
         return None
@@ -108,18 +125,31 @@ def called(
     buffers: tuple[tuple[()], ...] = ((),) * rank
     pack, over = struct.Struct(f"{rank + 1}q").pack, -1 if like is None else like[0]
 
+    def run_plain(operands: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
+        if watched and not _serve(operands, watched):
+            return None
+        size = math.prod(shape)
+        if size > most:
+            return None
+        slots = first
+        for s in operands:
+            slots += s.cache.get("slots") or input_slots(s)
+        vals, address = memory(size)
+        last = pack(*shape, address)
+        status = call(slots + last)
+        if status:
+            compiler.check(status)
+        made: Storage = _new(Storage)
+        made.format, made.shape, made.fill_value, made.buffers = form, shape, zero, buffers
+        made.vals, made.cache, made.ours = vals, {"slots": last}, True  # type: ignore[misc]
+        return made
+
+    if like is None and list(reads) == [(k, AS_IT_IS) for k in range(operands)]:
+        return run_plain
+
     def run(operands: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
-        for operand, level, dims, low, high, rates in watched:
-            s = operands[operand]
-            if level < 0:
-                if (s.cache.get("rates") or statistics.rates(s)) != rates:
-                    return None
-                continue
-            above = 1
-            for d in dims:
-                above *= s.shape[d]
-            if not low * above <= (len(s.buffers[level][-1]) or 1) < high * (above or 1):
-                return None
+        if watched and not _serve(operands, watched):
+            return None
         if over >= 0:
             size = len(operands[over].vals)
             shape = (size,)

@@ -160,18 +160,22 @@ class KernelRunner:
     def direct(self, inputs: Sequence[Storage]) -> Direct | None:
         """`sized_once` as one function for operands like these; None where there is more to do, or it depends on which operands share buffers."""
         if self.variants is None:
-            return self._direct([(k, AS_IT_IS) for k in range(len(inputs))], inputs)
+            return self._direct([(k, AS_IT_IS) for k in range(len(inputs))], inputs, None, len(inputs))
         variant = self.variants.of(inputs) if self.variants.single else None
         if variant is None:
             return None
         made, runner = variant
         reads, given = [(k, how(inputs[k], flat)) for k, flat in made.reads], made.inputs(inputs)
         if made.like is None:
-            return runner._direct(reads, given)
-        return runner._direct(reads, given, (made.like, made.fill_value)) if len(runner.output.shape) == 1 else None
+            return runner._direct(reads, given, None, len(inputs))
+        return (
+            runner._direct(reads, given, (made.like, made.fill_value), len(inputs))
+            if len(runner.output.shape) == 1
+            else None
+        )
 
     def _direct(
-        self, reads: Sequence[tuple[int, int]], inputs: Sequence[Storage], like: tuple[int, Any] | None = None
+        self, reads: Sequence[tuple[int, int]], inputs: Sequence[Storage], like: tuple[int, Any] | None, operands: int
     ) -> Direct | None:
         planned = self._bounded(inputs)
         if not planned.as_given or planned.account is not None or not planned.binding.single:
@@ -181,7 +185,7 @@ class KernelRunner:
         if any(reads[k][1] != AS_IT_IS for k, _ in self._watched):
             return None
         watched = [Rates.of(reads[k][0], inputs[k]) for k, _ in self._watched]
-        return called(planned.binding, reads, watched, config.GIBIBYTE if self.mixed else 1 << 62, like)
+        return called(planned.binding, reads, watched, config.GIBIBYTE if self.mixed else 1 << 62, like, operands)
 
     def _bounded(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs of a kernel that serves many shapes."""

@@ -50,29 +50,43 @@ class Sized:
         assert eqn.primitive.call is not None
         self._call, self._aval = eqn.primitive.call, eqn.outputs[0].aval
         self._params = eqn.param_dict
-        self._changing = [(n, f) for n, value in self._params.items() if (f := resize.mapping(value)) is not None]
+        self._changing = any(resize.mapping(value) is not None for value in self._params.values())
+        self._sized: Callable[[tuple[int, ...], resize.Change], dict[str, Any]] | None = None
+        """The parameters of a call, given the shape of its result."""
+        self.extents = resize.extents_of((self._aval.shape, eqn.params))
+        """The extents that it depends on and that may change."""
         self._kind = self._aval.format, self._aval.fill_value, self._aval.dtype
-        self._function = None if self._changing else _numpy_function(eqn)
+        self._buffers = ((),) * self._aval.ndim
+        self._pack = struct.Struct(f"{self._aval.ndim + 1}q").pack
+        self._function = _numpy_function(eqn)
         self.by_numpy = self._function is not None
         """Whether `numpy_once` serves."""
-
-    def numbers(self, shape: tuple[int, ...], change: resize.Change) -> tuple[Any, ...]:
-        """What the result, of this shape, depends on beside the inputs, and differs from call to call: the shape, and parameters."""
-        return shape, *[mapped(change) for _, mapped in self._changing]
+        self._plain = all(plain_template(v.aval) is not None for v in eqn.inputs)
 
     def once(self, inputs: Sequence[Storage], shape: tuple[int, ...], change: resize.Change) -> Storage:
         """The result of this shape for these inputs."""
         params = self._params
         if self._changing:
-            params = params | {name: mapped(change) for name, mapped in self._changing}
+            sized = self._sized
+            if sized is None:
+                sized = self._sized = resize.parameters(params, self._aval.shape)
+            params = sized(shape, change)
         return self._call(*inputs, out_aval=self._aval.shaped(shape), **params)  # type: ignore[no-any-return]
 
     def numpy_once(self, inputs: Sequence[Storage], shape: tuple[int, ...], change: resize.Change) -> Storage:
         """As `once`, of dense inputs, by a function of NumPy's."""
         form, zero, dtype = self._kind
         vals, made = result_memory.written(shape, dtype)
-        self._function(*map(convert.to_dense, inputs), made)  # type: ignore[misc]
-        return Storage.dense((form, shape, zero, ((),) * len(shape)), vals, {})
+        function: Any = self._function
+        if not self._plain:
+            function(*map(convert.to_dense, inputs), made)
+        elif len(inputs) == 2:
+            one, other = inputs
+            function(one.vals.reshape(one.shape), other.vals.reshape(other.shape), made)
+        else:
+            function(*[s.vals.reshape(s.shape) for s in inputs], made)
+        slots = self._pack(*shape, result_memory.address_of(vals))
+        return Storage.dense((form, shape, zero, self._buffers), vals, {"slots": slots})
 
 
 def _numpy_function(eqn: Eqn) -> Callable[..., Any] | None:

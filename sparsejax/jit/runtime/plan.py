@@ -197,7 +197,8 @@ class Plan(Body):
     def _sized_line(self) -> sequence.Line:
         """What `once` runs, under the settings of `config` as they are."""
         steps, kernels, shapes = list[sequence.Step](), set[int](), list[tuple[int, ...]]()
-        constants = set(range(self.operands, self.operands + len(self.literals)))
+        constants = {self.operands + k: frozenset[Any]() for k in range(len(self.literals))}
+        """Registers that no operand has to do with, with the extents that they depend on."""
         for number, step in enumerate(self.steps):
             if isinstance(step, KernelRunner):
                 kernels.add(number)
@@ -207,10 +208,12 @@ class Plan(Body):
                 steps.append(unkept.Several(functools.partial(self._called_once, number)))
                 shapes.append(())
             else:
-                kept = constants.issuperset(self.reads[number]) and not step.eqn.effect
-                constants.update(self.made[number] if kept else ())
-                steps.append(unkept.Call(library_call.Sized(step.eqn), kept))
-                shapes.append(step.eqn.outputs[0].aval.shape)
+                sized, shape = library_call.Sized(step.eqn), step.eqn.outputs[0].aval.shape
+                extents = sized.extents.union(*[constants.get(k, ()) for k in self.reads[number]])
+                kept = constants.keys() >= set(self.reads[number]) and not step.eqn.effect
+                constants.update(dict.fromkeys(self.made[number] if kept else (), extents))
+                steps.append(unkept.Call(sized, tuple(extents) if kept else None))
+                shapes.append(shape)
         layout = dataclasses.replace(self._line.layout, shapes=tuple(shapes), tried=frozenset(kernels))
         return sequence.Line(layout, steps, self.literals)
 

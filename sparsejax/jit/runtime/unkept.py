@@ -19,7 +19,7 @@ from sparsejax.jit.runtime.system import result_memory
 CONSTANTS = 256
 """Results of a call of constants, or without operands, such as an extent, that are kept, by these and by the numbers that they depend on."""
 CONSTANT_BYTES = 1 << 20
-"""How many bytes those of one call have, and what they were made of."""
+"""How many bytes those of one call have."""
 
 Shape = tuple[int, ...]
 
@@ -52,31 +52,33 @@ class Call:
 
     __slots__ = ("call",)
 
-    def __init__(self, sized: library_call.Sized, kept: bool) -> None:
-        """What has no operands but constants may be `kept`."""
+    def __init__(self, sized: library_call.Sized, kept: tuple[Any, ...] | None) -> None:
+        """What has no operands but constants may be `kept`, by these extents, which all that it is made of depends on."""
         self.call: Callable[[Sequence[Storage], Shape, resize.Change], Storage] = (
-            _kept(sized) if kept else sized.numpy_once if sized.by_numpy else sized.once
+            _kept(sized, kept) if kept is not None else sized.numpy_once if sized.by_numpy else sized.once
         )
 
 
-def _kept(sized: library_call.Sized) -> Callable[[Sequence[Storage], Shape, resize.Change], Storage]:
-    known: dict[Any, tuple[Storage, Sequence[Storage]]] = {}
-    held = 0
+def _kept(
+    sized: library_call.Sized, extents: tuple[Any, ...]
+) -> Callable[[Sequence[Storage], Shape, resize.Change], Storage]:
+    known: dict[Any, Storage] = {}
+    held, only = 0, extents[0] if len(extents) == 1 else None
 
     def constant(inputs: Sequence[Storage], shape: Shape, change: resize.Change) -> Storage:
         nonlocal held
-        numbers = sized.numbers(shape, change), tuple(map(id, inputs))
+        numbers: Any = change(only) if only is not None else tuple(map(change, extents))
         found = known.get(numbers)
         if found is not None:
-            return found[0]
+            return found
         result = sized.once(inputs, shape, change)
-        sizes = [s.nbytes for s in (result, *inputs)]
-        if max(sizes) <= result_memory.RETURNED:
-            held += (size := sum(sizes))
+        size = result.nbytes
+        if size <= result_memory.RETURNED:
+            held += size
             if len(known) >= CONSTANTS or held > CONSTANT_BYTES:
                 known.clear()
                 held = size
-            known[numbers] = result, inputs
+            known[numbers] = result
         return result
 
     return constant

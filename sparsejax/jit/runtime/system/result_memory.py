@@ -221,8 +221,9 @@ def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any],
         vals, address = allocator.array(count, dtype, zero=False)
         return vals, _writable(vals, address).reshape(shape)
     else:
-        made = np.empty(shape, dtype)
-        vals = made.reshape(-1)
+        whole, begin, _ = _begun(count, dtype)
+        vals = whole[begin : begin + count]
+        made = vals.reshape(shape)
     freeze(vals, False)
     return vals, made
 
