@@ -139,7 +139,7 @@ def grid(key: Any, shape: tuple[int, ...]) -> list[Any] | None:
     for d, given in enumerate(key):
         if type(given) is not np.ndarray or given.ndim != len(key) or given.size != given.shape[d]:
             return None
-        if given.dtype.kind not in "iu":
+        if given.dtype.kind not in "iu" or (not given.size and given.shape.count(1) < len(key) - 1):
             return None
         keys.append(selection.numbers(given.reshape(-1), shape[d], d))
     return keys

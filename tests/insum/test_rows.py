@@ -291,3 +291,15 @@ def test_sorted_and_unsorted_index_arrays_give_the_bits_of_entries_one_by_one(th
                     exact[R[k]] += term
                     terms[R[k]] += np.abs(term)
             bounds.check(found[0], exact, terms)
+
+
+@pytest.mark.parametrize("form", ["csr", "bitmap", "coo", "ell"])
+def test_no_places_of_several_axes_are_no_grid(form):
+    """An index array of no entries along the first axis is one of `numpy.ix_` only if its other extents are one."""
+    x = np.arange(15).reshape(5, 3) % 4
+    A, columns = sj.array(x, format=form), np.array([[2, -2, 2]])
+    for rows, kept in ((np.zeros((0, 3), int), "coo"), (np.zeros((0, 1), int), form)):
+        made = A[rows, columns]
+        traced = sj.jit(lambda A, i, j: A[i, j])(A, rows, columns)
+        assert made.shape == x[rows, columns].shape
+        assert made.format == traced.format == Format.parse(kept, 2)
