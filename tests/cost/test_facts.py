@@ -65,6 +65,28 @@ def test_coupling_is_the_number_of_multiplications():
     assert products == pytest.approx(true, rel=0.01)
 
 
+@pytest.mark.parametrize("kind", ["even", "hubs", "powers", "stencil"])
+def test_some_entries_tell_what_all_do(kind, monkeypatch):
+    """Of a large array whose other side is stored by the common dimension, on either side."""
+    rng, n = np.random.default_rng(0), 60_000
+    if kind == "hubs":
+        coords = hub(n, rng, full=3)
+    elif kind == "stencil":
+        coords = np.stack([np.arange(n).repeat(5), (np.arange(n)[:, None] + [-300, -1, 0, 1, 300]).reshape(-1) % n])
+    else:
+        draw = rng.random(4 * n) if kind == "even" else rng.random(4 * n) ** 4
+        coords = np.stack([rng.integers(0, n, 4 * n), (n * draw).astype(np.int64)])
+    coords = np.unique(coords, axis=1)
+    by_rows = [stored(c, (n, n)).storage for c in (coords, np.unique(coords[::-1], axis=1))]
+    drawn = skew.coupling(by_rows[0], 1, by_rows[1], 0), skew.coupling(by_rows[1], 0, by_rows[0], 1)
+    assert "degrees" not in by_rows[0].cache
+    monkeypatch.setattr(skew, "DRAWN", n * n)
+    fresh = [stored(c, (n, n)).storage for c in (coords, np.unique(coords[::-1], axis=1))]
+    exact = skew.coupling(fresh[0], 1, fresh[1], 0)
+    assert "degrees" in fresh[0].cache
+    assert drawn == pytest.approx((exact, exact), rel=0.05)
+
+
 def test_folded_coordinates(monkeypatch):
     """Extents beyond those that are told apart."""
     rng = np.random.default_rng(0)

@@ -22,6 +22,8 @@ from sparsejax.formats.storage import Storage
 
 FEW = 1 << 10  # entries of an array below which schedules do not depend on its degrees
 LARGEST = 1 << 20  # degrees that are told apart
+DRAWN = 1 << 15
+"""Entries of a large array that are looked at in place of all, where the other one's degrees are told by its outermost level."""
 DOUBT = 16.0  # meetings by which chance may miss what even degrees would make; more if folded
 
 Floats = NDArray[np.float64]
@@ -36,7 +38,8 @@ def coupling(left: Storage, dimension: int, right: Storage, other: int) -> float
     """How many times more entries meet than even degrees would make: of `left` at `dimension` with `right` at `other`.
 
     1 where an array has fewer than `FEW` entries. Computed once per pair of storages; O(positions above) for the degrees of a
-    dimension that is stored outermost, O(entries) for others, once per array.
+    dimension that is stored outermost; of one that is stored innermost by many entries, `DRAWN` of these tell what all would, to a few per cent,
+    where that is joined; O(entries) for others, once per array.
 
     >>> from sparsejax.formats import ingest
     >>> hub = np.zeros((2000, 2000))
@@ -66,13 +69,39 @@ def _coupling(left: Storage, dimension: int, right: Storage, other: int) -> floa
     extent = left.shape[dimension]
     size = min(extent, LARGEST, 1 << math.ceil(math.log2(4.0 * max(left.nnz, right.nnz))))
     product = float(left.nnz) * float(right.nnz)
-    found = float(degrees(left, dimension, size) @ degrees(right, other, size))
+    found = _met(left, dimension, right, other, size)
     doubt = DOUBT
     if size < extent:
         found = max(0.0, found - product / size) / (1.0 - 1.0 / size)
         doubt += 3.0 * math.sqrt(product / size)
     even = product / extent
     return max(1.0, (found - doubt) / even) if found > even else (found + doubt) / (even + doubt)
+
+
+def _met(left: Storage, dimension: int, right: Storage, other: int, size: int) -> float:
+    """The sum over coordinates of the products of degrees: the mean degree that an entry of one array meets in the other, times its entries."""
+    for one, d, two, e in ((left, dimension, right, other), (right, other, left, dimension)):
+        if two.format.order[0] == e and (d, size) not in one.cache.get("degrees", {}):
+            some = _some(one, d)
+            if some is not None:
+                return float(degrees(two, e, size)[some if size >= one.shape[d] else some % size].mean()) * one.nnz
+    return float(degrees(left, dimension, size) @ degrees(right, other, size))
+
+
+_ANYWHERE = np.sort(np.random.default_rng(1).random(DRAWN))
+"""Where the entries lie that are looked at, as shares of all."""
+
+
+def _some(storage: Storage, dimension: int) -> NDArray[Any] | None:
+    """The coordinates of some entries; None where there are not many more, or they do not stand side by side in the innermost level."""
+    form = storage.format
+    last, count = len(form.levels) - 1, len(storage.vals)
+    if form.order[last] != dimension or count < 4 * DRAWN or form.blocked or not storage.packed:
+        return None
+    if form.levels[last].full or not all(level.plain for level in form.levels):
+        return None
+    found: NDArray[Any] = storage.buffers[last][-1][(_ANYWHERE * count).astype(np.int64)]
+    return found
 
 
 def degrees(storage: Storage, dimension: int, size: int) -> Floats:
