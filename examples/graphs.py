@@ -52,19 +52,61 @@ def bfs(A, source):
 
 @sj.jit
 def shortest_paths(A, source):
-    """The length of a shortest path from `source` to each node (Bellman and Ford); inf where there is none.
+    """The length of a shortest path from `source` to each node; inf where there is none.
 
-    A step takes the edges of nodes whose distance has changed."""
+    A step takes the edges of nodes whose distance has changed (Bellman and Ford). Where paths of many edges are shorter than those of few, most nodes
+    would be taken many times: once as many were taken as there are nodes, the nearest go first."""
+
+    def every(state):
+        changed, distance, taken = state
+        return *reach(A, changed, distance), taken + count(changed)
+
+    n = A.shape[0]
+    start = snp.asarray(np.arange(n, dtype=np.int32) == source)
+    first = snp.where(start.asformat("coo"), 0.0, np.inf), snp.where(start, 0.0, np.inf), 0.0
+    if n < SMALL:
+        return lax.while_loop(lambda s: snp.any(s[0] < np.inf), every, first)[1]
+    changed, distance, _ = lax.while_loop(lambda s: snp.any(s[0] < np.inf) & (s[2] < n), every, first)
+    return nearest_first(A, changed, distance)
+
+
+def nearest_first(A, waiting, distance):
+    """Shortest paths where the nodes that wait with the least distances go first, about one in `WAITING` and at least `AT_ONCE`.
+
+    How many that are is steered by how many were taken, up to what share of the way from the least distance to the mean of all that wait, so that it suits
+    weights of any size. Sources: Meyer and Sanders, "Delta-stepping", 2003; Dong, Gu, Sun and Zhang, "Efficient stepping algorithms and
+    implementations for parallel shortest paths", 2021."""
 
     def step(state):
-        changed, distance = state
-        reached = sj.einsum("i,ij->j", changed, A, semiring="min_plus", out_format="coo")
-        shorter = sj.prune(snp.where(reached < distance, reached, np.inf))
-        return shorter, snp.minimum(distance, shorter)
+        waiting, distance, share = state
+        number, least = count(waiting), snp.min(waiting)
+        mean = sj.einsum("i,->", waiting, 1.0, semiring="plus_first") / number
+        limit = least + share * snp.maximum(mean - least, 0)
+        near = sj.prune(snp.where(waiting <= limit, waiting, np.inf))
+        others = sj.prune(snp.where(waiting > limit, waiting, np.inf))
+        shorter, distance = reach(A, near, distance)
+        wanted = snp.maximum(AT_ONCE, number / WAITING)
+        return snp.minimum(others, shorter), distance, snp.maximum(share * (wanted / count(near)) ** 2, 1e-12)
 
-    start = snp.asarray(np.arange(A.shape[0], dtype=np.int32) == source)
-    first = snp.where(start.asformat("coo"), 0.0, np.inf), snp.where(start, 0.0, np.inf)
-    return lax.while_loop(lambda state: snp.any(state[0] < np.inf), step, first)[1]
+    return lax.while_loop(lambda s: snp.any(s[0] < np.inf), step, (waiting, distance, 1.0))[1]
+
+
+def reach(A, near, distance):
+    """The nodes that edges of `near` ones lead to on shorter paths than those so far, and the distances with these."""
+    reached = sj.einsum("i,ij->j", near, A, semiring="min_plus", out_format="coo")
+    shorter = sj.prune(snp.where(reached < distance, reached, np.inf))
+    return shorter, snp.minimum(distance, shorter)
+
+
+def count(x):
+    """How many entries a sparse vector has."""
+    return sj.einsum("i,->", x, 1.0, semiring="plus_second")
+
+
+AT_ONCE, WAITING = 24, 24
+"""Few, so that few nodes are taken again, and not so few that rounds cost more."""
+SMALL = 1000
+"""Nodes up to which it pays to take all at once."""
 
 
 @sj.jit

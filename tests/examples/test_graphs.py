@@ -15,7 +15,8 @@ NAMES = ["breadth-first search", "shortest paths", "PageRank", "connected compon
 REAL = ["karate", "GD98_a", "celegansneural", "Erdos971", "bcspwr07", "G51", "p2p-Gnutella08", "as-caida20071105"]
 ALGORITHMS = {
     "breadth-first search": ("bfs",),
-    "shortest paths": ("shortest_paths",),
+    "shortest paths": ("shortest_paths", "reach"),
+    "shortest paths, nearest first": ("nearest_first", "count"),
     "PageRank": ("pagerank",),
     "connected components": ("components",),
     "triangles": ("triangles",),
@@ -54,6 +55,37 @@ def test_edges_of_no_length(seed):
     np.testing.assert_array_equal(graphs.components(A).todense(), graphs.components_reference(graph))
 
 
+WEIGHTS = {
+    "integers": lambda rng, size: rng.integers(0, 4, size).astype(float),
+    "of any size": lambda rng, size: 10.0 ** rng.uniform(-30, 5, size),
+    "equal": lambda rng, size: np.full(size, 0.1),
+    "huge": lambda rng, size: rng.uniform(1e307, 1e308, size),
+    "with infinite ones": lambda rng, size: rng.choice([0.5, 1.5, np.inf], size),
+}
+
+
+@pytest.mark.parametrize("at_once", [1, 24])
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_nearest_first(kind, at_once, monkeypatch):
+    """Grids, on which paths of many edges are often shorter than those of few, and random graphs; all of the graph counts as large."""
+    monkeypatch.setattr(graphs, "SMALL", 0)
+    monkeypatch.setattr(graphs, "AT_ONCE", at_once)
+    ours = sj.jit(graphs.shortest_paths.__wrapped__)
+    rng = np.random.default_rng(len(kind))
+    for side in (9, 14):
+        node = np.arange(side * side).reshape(side, side)
+        i, j = np.concatenate([(node[1:].ravel(), node[:-1].ravel()), (node[:, 1:].ravel(), node[:, :-1].ravel())], 1)
+        more = rng.integers(0, side * side, (2, side * side))
+        ends = np.concatenate([i, j, more[0]]), np.concatenate([j, i, more[1]])
+        graph = sp.csr_array(sp.coo_array((np.ones(len(ends[0])), ends)).tocsr())
+        graph.data = WEIGHTS[kind](rng, graph.nnz)
+        A = sj.array(graph)
+        for source in (0, 7, side * side - 1, 5):
+            with np.errstate(over="ignore"):
+                expected = graphs.csgraph.dijkstra(graph, indices=source)
+            np.testing.assert_array_equal(ours(A, source).todense(), expected)
+
+
 @pytest.mark.rotating(3)
 @pytest.mark.skipif(datasets.folder() is None, reason="no real data: set SPARSEJAX_DATA to its folder")
 @pytest.mark.parametrize("data", REAL)
@@ -88,7 +120,7 @@ def test_a_difference_is_found():
     assert graphs.difference(np.array([1.0, 2.0]), np.array([1.0, 2.1])) > 0.04
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_each_algorithm_has_at_most_fifteen_lines(name):
     lines = 0
     for part in ALGORITHMS[name]:
