@@ -53,7 +53,7 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.formats import largest, lined, recurrences, searches
-from sparsejax.formats.distances import differs
+from sparsejax.formats.distances import differs, magnitudes
 from sparsejax.formats.runs import added, changes, differing, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
@@ -314,14 +314,14 @@ class Passes:
         """
         return recurrences.recurred(x, b, begins)
 
-    def largest(self, size: Array, starts: Array, keep: int) -> Array:
-        """Which numbers are among the `keep` largest of their segment, one or more: of equal ones the first, NaN before all numbers. Segments begin
-        at `starts`.
+    def largest(self, size: Array, starts: Array, keep: int, absolute: bool = False) -> Array:
+        """Which numbers are among the `keep` largest of their segment, one or more, also by their absolute values: of equal ones the first, NaN before
+        all numbers. Segments begin at `starts`.
 
         >>> Passes().largest(np.array([3, 1, 2, 2, 2]), np.array([0, 3]), 1)
         array([ True, False, False,  True, False])
         """
-        return largest.largest(size, starts, keep)
+        return largest.largest(magnitudes(size) if absolute else size, starts, keep)
 
     def placed(self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
         """(number, values): the places, each the coordinate `wanted` in the segment of `parent`, that are stored, and the values there.

@@ -507,7 +507,7 @@ def test_the_largest_of_segments(dtype, keep, threads, monkeypatch):
     pool = [-0.0, 0, 1, -2, np.nan, -np.nan, np.inf, -np.inf] if kind.kind == "f" else [0, 1, 2]
     if kind.kind in "iu":
         pool += [np.iinfo(kind).min, np.iinfo(kind).max]
-    for segments, longest in ((1, 1), (1, 300), (50, 12), (7, 90)):
+    for segments, longest in ((1, 1), (1, 300), (50, 12), (7, 90), (3, 500)):
         count = rng.integers(1, longest + 1, segments)
         starts = np.cumsum(count) - count
         for some in (np.array(pool).astype(kind), rng.integers(0, 99, 200).astype(kind)):
@@ -519,6 +519,12 @@ def test_the_largest_of_segments(dtype, keep, threads, monkeypatch):
                 key = [(v == v, 0 if v != v else -v, p) for p, v in enumerate(size[a : a + n].tolist())]
                 first = [p for *_, p in sorted(key)[:keep]]
                 assert sorted(first) == made[a : a + n].nonzero()[0].tolist()
+            with sj.config.using(num_threads=threads):
+                made = MANY.largest(size, starts, keep, True)
+            equal(made, FEW.largest(size, starts, keep, True))
+            for a, n in zip(starts, count, strict=True):
+                key = [(v == v, 0 if v != v else -abs(v), p) for p, v in enumerate(size[a : a + n].tolist())]
+                assert sorted(p for *_, p in sorted(key)[:keep]) == made[a : a + n].nonzero()[0].tolist()
 
 
 def test_halves_are_sifted_too():

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.formats import convert, entries, ordering, passes
-from sparsejax.formats.distances import differs, magnitudes
+from sparsejax.formats.distances import differs
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.segments import Array
@@ -61,7 +61,8 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
     vals = x.vals if position is None else x.vals[position]
     if np.ndim(tol):
         tol = np.broadcast_to(tol, x.shape)[tuple(columns())]
-    chosen = None if tol is None else differs(vals, x.fill_value, tol)
+    last = keep is not None and mask is None and not np.ndim(tol) and tol == 0 and x.fill_value == 0
+    chosen = None if tol is None or last else differs(vals, x.fill_value, tol)
     if mask is not None:
         flags = _flags_at(mask, x, columns, position)
         chosen = flags if chosen is None else chosen & flags
@@ -71,7 +72,10 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
         if rows is None:
             chosen = largest(vals, columns(), x.shape, axes, chosen, keep)
         else:
-            chosen = passes.over(len(vals)).largest(magnitudes(vals), rows, keep)
+            chosen = passes.over(len(vals)).largest(vals, rows, keep, True)
+        if last:  # zeros are below all others
+            number = np.flatnonzero(chosen)
+            chosen[number[vals[number] == 0]] = False
     if chosen is None:
         chosen = np.ones(len(vals), bool)
     if position is not None:
@@ -221,6 +225,6 @@ def largest(
     lines = keys[: len(order) - len(axes)]
     starts = np.flatnonzero(segments.changes(lines)) if lines else np.zeros(1, np.int64)
     if number is None:
-        return passes.over(len(vals)).largest(magnitudes(vals), starts, keep)
-    made[number[passes.over(len(number)).largest(magnitudes(vals[number]), starts, keep)]] = True
+        return passes.over(len(vals)).largest(vals, starts, keep, True)
+    made[number[passes.over(len(number)).largest(vals[number], starts, keep, True)]] = True
     return made

@@ -4,12 +4,14 @@ before:  size 3 1 2 2 2, segments begin at 0 and 3, one of each is to be found
 after:   1 0 0 1 0
 
 Numbers are compared as integers in their order, floats by their bits. The least of equal ones is the last, so that the first stay. A segment of n
-numbers in no particular order changes its heap about k log(n / k) times, each time in log k steps (A. Rényi, "Théorie des éléments saillants", 1962).
+numbers in no particular order changes its heap about k log(n / k) times, each time in log k steps (A. Rényi, "Théorie des éléments saillants", 1962);
+all others are compared with the least in vectors, and passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +20,12 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, empty, run_parts, vectors
 
-LEAST, MOST = -(2**63), 2**63 - 1
-"""Below all numbers, and NaN."""
+LEAST = -(2**63)
+"""Below all numbers."""
+TOGETHER = 64, 8
+"""Numbers that are compared with the least at once, as long as there are so many."""
+LANES = 16
+"""Lanes of a vector that is compared."""
 
 
 def covers(dtype: np.dtype[np.generic]) -> bool:
@@ -27,52 +33,122 @@ def covers(dtype: np.dtype[np.generic]) -> bool:
     return dtype.itemsize in ((4, 8) if dtype.kind == "f" else (1, 2, 4)) and dtype.kind in "iuf"
 
 
-def largest(size: Array, pos: Array, keep: int, parts: Sequence[tuple[int, int]]) -> Array:
-    """Which are among the `keep` largest, one or more, of their segment; `parts` are of segments, for a thread each."""
+def largest(size: Array, pos: Array, keep: int, absolute: bool, parts: Sequence[tuple[int, int]]) -> Array:
+    """Which are among the `keep` largest, one or more, of their segment, by their `absolute` values or as they are; `parts` are of segments, for a
+    thread each."""
     made = np.zeros(len(size), np.bool_)
     heaps = [(empty(keep, INT64), empty(keep, INT64)) for _ in parts]
     given = keep, address(size), address(pos), address(made)
-    kernel = _largest(size.dtype.kind, size.itemsize)
+    kernel = _largest(size.dtype.kind, size.itemsize, absolute)
     run_parts(kernel, [(*part, *given, *map(address, heap)) for part, heap in zip(parts, heaps, strict=True)])
     return made
 
 
 @as_kernel
-def _largest(b: Builder, kind: str, size: int) -> None:
+def _largest(b: Builder, kind: str, size: int, absolute: bool) -> None:
     first, end, keep = (b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "keep")))
     names = "size", "pos", "made", "keys", "places"
     numbers, pos, made, keys, places = vectors(b, 3, (size, 8, 1, 8, 8), names)
-    heap = _Heap(b, keys, places, keep)
+    heap, read = _Heap(b, keys, places, keep), _Keys(b, numbers, kind, absolute)
     with b.for_(first, end, "s") as segment:
-        low, high = pos.get(b, segment), pos.get(b, b.add(segment, 1))
+        low, high = b.named("low", pos.get(b, segment)), b.named("high", pos.get(b, b.add(segment, 1)))
 
         def all_of_them() -> None:
             with b.for_(low, high, "p") as p:
                 made.put(b, p, b.const("i8", 1))
 
+        def put(place: Val) -> None:
+            key = read.number(place)
+            with b.if_(b.lt(keys.get(b, b.i64(0)), key)):
+                heap.exchange(key, place)
+
         def some() -> None:
             with b.for_(b.i64(0), keep, "q") as q:
                 keys.put(b, q, b.i64(LEAST))
-            with b.for_(low, high, "p") as p:
-                key = _key(b, numbers, p, kind)
-                with b.if_(b.lt(keys.get(b, b.i64(0)), key)):
-                    heap.exchange(key, p)
+            done = b.named("done", b.add(low, keep))
+            with b.for_(low, done, "p") as p:
+                put(p)
+            for count in TOGETHER:
+                stop = b.named("stop", b.add(done, b.and_(b.sub(high, done), b.i64(-count))))
+                with b.for_(done, stop, "p", step=count) as p:
+                    _larger(b, read, p, count, keys, put)
+                done = stop
+            with b.for_(done, high, "p") as p:
+                put(p)
             with b.for_(b.i64(0), keep, "q") as q:
                 made.put(b, places.get(b, q), b.const("i8", 1))
 
         b.if_else(b.lt(keep, b.sub(high, low)), some, all_of_them)
 
 
-def _key(b: Builder, numbers: Vector, at: Val, kind: str) -> Val:
-    """A number as an integer that is above `LEAST`."""
-    if kind != "f":
-        return b.named("key", b.convert("sext" if kind == "i" else "zext", numbers.get(b, at), "i64"))
-    value = b.load(numbers.pointer, at, "float" if numbers.size == 4 else "double")
-    value = value if numbers.size == 8 else b.convert("fpext", value, "double")
-    bits = b.convert("bitcast", b.binary("fadd", value, b.const("double", 0.0)), "i64")  # zeros are equal
-    flipped = b.binary("lshr", b.binary("ashr", bits, b.i64(63)), b.i64(1))
-    ordered = b.binary("xor", bits, flipped)
-    return b.named("key", b.select(b.compare("uno", value, value), b.i64(MOST), ordered))
+def _larger(b: Builder, read: _Keys, first: Val, count: int, keys: Vector, put: Callable[[Val], None]) -> None:
+    """Put those of some numbers that are larger than the least."""
+    left = b.var("left", b.i64(0))
+    b.set(left, read.above(first, count, keys.get(b, b.i64(0))))
+    with b.while_(lambda: b.ne(b.get(left), 0)):
+        put(b.named("place", b.add(first, b.call("llvm.cttz.i64", "i64", [b.get(left), b.const("i1", 1)]))))
+        b.set(left, b.and_(b.get(left), b.sub(b.get(left), 1)))
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Numbers as integers above `LEAST`: one as 64 bits, many as wide as they are. Zeros are equal, NaN is above all others."""
+
+    b: Builder
+    numbers: Vector
+    kind: str
+    absolute: bool
+
+    @property
+    def _signed(self) -> bool:
+        """Whether keys are compared with a sign: absolute values of integers have none."""
+        return self.kind == "f" or (self.kind == "i" and not self.absolute)
+
+    def number(self, at: Val) -> Val:
+        return self.b.named("key", self.b.convert("sext" if self._signed else "zext", self._keys(at, 1), "i64"))
+
+    def above(self, at: Val, count: int, least: Val) -> Val:
+        """A bit for each of so many numbers: whether it is larger than the key of another number."""
+        b, lanes = self.b, min(LANES, count)
+        bits = b.i64(0)
+        beside = b.splat(self.numbers.element(b, least), lanes)
+        for begin in range(0, count, lanes):
+            found = b.compare("sgt" if self._signed else "ugt", self._keys(b.add(at, begin), lanes), beside)
+            part = b.convert("zext", b.convert("bitcast", found, f"i{lanes}"), "i64")
+            part = b.binary("shl", part, b.i64(begin)) if begin else part
+            bits = b.binary("or", bits, part)
+        return bits
+
+    def _keys(self, at: Val, lanes: int) -> Val:
+        b, size = self.b, self.numbers.size
+        scalar = f"i{8 * size}"
+
+        def of(kind: str) -> str:
+            return f"<{lanes} x {kind}>" if lanes > 1 else kind
+
+        def all_of(value: Val) -> Val:
+            return b.splat(value, lanes) if lanes > 1 else value
+
+        def number(value: int) -> Val:
+            return all_of(b.const(scalar, value))
+
+        if self.kind != "f":
+            value = b.load(self.numbers.pointer, at, of(scalar))
+            return self._without_sign(value, lanes) if self.absolute and self.kind == "i" else value
+        missing = number((0x7FF << 52 if size == 8 else 0xFF << 23) + 1)
+        if self.absolute:
+            value = b.load(self.numbers.pointer, at, of(scalar))
+            return b.min(b.and_(value, number(2 ** (8 * size - 1) - 1)), missing)
+        kind = "double" if size == 8 else "float"
+        value = b.load(self.numbers.pointer, at, of(kind))
+        bits = b.convert("bitcast", b.binary("fadd", value, all_of(b.const(kind, 0.0))), of(scalar))  # zeros are equal
+        flipped = b.binary("lshr", b.binary("ashr", bits, number(8 * size - 1)), number(1))
+        return b.select(b.compare("uno", value, value), missing, b.binary("xor", bits, flipped))
+
+    def _without_sign(self, value: Val, lanes: int) -> Val:
+        """The absolute value, as an unsigned number."""
+        name = f"{f'v{lanes}' if lanes > 1 else ''}i{8 * self.numbers.size}"
+        return self.b.call(f"llvm.abs.{name}", value.type, [value, self.b.const("i1", 0)])
 
 
 class _Heap:

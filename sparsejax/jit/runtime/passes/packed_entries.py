@@ -222,7 +222,10 @@ def _packed(b: Builder, key: Key | None, sizes: tuple[int, ...], packs: bool, al
         sums.put(b, word, to)
         if whole:
             fits = b.lt(b.add(to, WORD - 1), stop)
-            b.if_else(fits, lambda: _whole(b, here, to, bits, moves, packs), lambda: _singly(b, here, to, bits, moves))
+            with b.if_(b.ne(bits, 0)):
+                b.if_else(
+                    fits, lambda: _whole(b, here, to, bits, moves, packs), lambda: _singly(b, here, to, bits, moves)
+                )
         else:
             _singly(b, here, to, bits, moves)
         b.set(at, b.add(to, _count(b, bits)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.formats.distances import magnitudes
 from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
 from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
@@ -58,11 +59,13 @@ DIAGONALS = 8
 class SegmentPasses(Passes):
     """The passes over segments in machine code. What they return is read-only, but for few entries. Of many, each thread takes a part."""
 
-    def largest(self, size: Array, starts: Array, keep: int) -> Array:
+    def largest(self, size: Array, starts: Array, keep: int, absolute: bool = False) -> Array:
+        if absolute and size.dtype.kind == "c":
+            size, absolute = magnitudes(size), False
         ends = np.append(starts, len(size))
         if keep > HEAPED or not largest_entries.covers(size.dtype) or (ends[1:] - ends[:-1]).max() <= keep:
-            return super().largest(size, starts, keep)
-        return largest_entries.largest(np.ascontiguousarray(size), ends, keep, _rows(ends))
+            return super().largest(size, starts, keep, absolute)
+        return largest_entries.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
         listed = np.ascontiguousarray(listed)
