@@ -108,6 +108,7 @@ def again(
             if stack.traces or config.forcing or _learning:
                 return function(*args, **kwargs)
             mark: Any = None
+            looked = operands
             if args and not kwargs and type(a := args[0]) is Array:
                 if single:
                     if shorter is not None and len(args) == 1 and (found := shorter(a)) is not None:
@@ -129,6 +130,30 @@ def again(
                     same = recent.get(mark)
                     if same is not None:
                         return same[0]([a._storage, b._storage])
+                elif pair and len(args) == 2:
+                    kind = type(b)
+                    if kind is float:
+                        mark = id(a._aval), kind
+                        same = recent.get(mark)
+                        if same is not None:
+                            return same[0]([a._storage, primitive.weak_scalar(b)._storage])
+                    elif kind is int:
+                        mark, looked = (id(a._aval), kind, b), 1
+                        same = recent.get(mark)
+                        if same is not None:
+                            return same[0]([a._storage])
+            elif pair and len(args) == 2 and not kwargs and type(b := args[1]) is Array:
+                kind = type(a)
+                if kind is float:
+                    mark = kind, id(b._aval)
+                    same = recent.get(mark)
+                    if same is not None:
+                        return same[0]([primitive.weak_scalar(a)._storage, b._storage])
+                elif kind is int:
+                    mark, looked = (kind, a, id(b._aval)), 1
+                    same = recent.get(mark)
+                    if same is not None:
+                        return same[0]([b._storage])
             key: list[Any] = []
             storages: list[Storage] = []
             extents: tuple[int, ...] = ()
@@ -172,10 +197,10 @@ def again(
                 run = known.get(noted)
             if run is None:
                 return _first(calls, args, kwargs, noted, None if valued else storages)
-            if mark is not None and len(storages) == operands:
+            if mark is not None and len(storages) == looked:
                 if len(recent) > REMEMBERED:
                     recent.clear()
-                recent.setdefault(mark, (run, [a._aval for a in args[:operands]], args[operands:]))
+                recent.setdefault(mark, (run, [a._aval for a in args if type(a) is Array], args[operands:]))
             return run(storages)
 
         return call  # type: ignore[return-value]

@@ -13,7 +13,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.methods import ArrayBase, surface
 from sparsejax.formats import Format, ingest, peek, scipy_io
 from sparsejax.formats import convert as conversion
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, sealed
 from sparsejax.pictures import card
 
 SHOWN = 3
@@ -94,7 +94,7 @@ class Array(_Fields):
             raise AttributeError(
                 f'an array in format {form} has no {name}: take .asformat("csr").{name}, .coords, or the buffers in .storage'
             )
-        return self.storage.buffers[1][place]
+        return sealed(self._storage.buffers[1][place])
 
     @property
     def coords(self) -> tuple[NDArray[Any], ...]:

@@ -48,6 +48,8 @@ def _binary(name: str) -> Callable[[Any, Any], Array]:
 
 def _reflected(name: str) -> Callable[[Any, Any], Array]:
     def method(self: Any, other: Any) -> Any:
+        if type(other) is float or type(other) is int:
+            return surface[name](other, self)
         if name == "multiply" and scipy_io.is_matrix(other):
             _ambiguous("SciPy's sparse matrices", "a SciPy sparse array")
         if name == "multiply" and isinstance(other, np.matrix):

@@ -410,6 +410,10 @@ def clear_caches() -> None:
 def weak_scalar(value: Any) -> Array:
     """A Python number as a run-time array of no dimensions, weakly typed."""
     kind = type(value)
+    if kind is float:
+        found = _floats.get(value)
+        if found is not None:
+            return found
     known = _numbers.get(kind)
     if known is None or (kind is int and not -(2**63) <= value < 2**63):
         aval = scalar_aval(value, is_literal=False)
@@ -419,9 +423,17 @@ def weak_scalar(value: Any) -> Array:
         known = aval, template
         if kind in (bool, int, float, complex) and aval.dtype != np.uint64:
             _numbers[kind] = known
-    return made(Storage.dense(known[1], np.asarray([value], known[0].dtype), {}), known[0])
+    found = made(Storage.dense(known[1], np.asarray([value], known[0].dtype), {}), known[0])
+    if kind is float and value and value == value:  # zeros of both signs are equal, and NaN not to itself
+        found._storage.vals.flags.writeable = False
+        if len(_floats) >= 256:
+            _floats.clear()
+        _floats[value] = found
+    return found
 
 
+_floats: dict[float, Array] = {}
+"""Some numbers that were given lately."""
 _templates: dict[Aval, Template] = {}
 _numbers: dict[type, tuple[Aval, Template]] = {}
 """The types of Python's own numbers that fit into 64 bits."""

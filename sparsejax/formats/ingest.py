@@ -13,7 +13,7 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.ownership import copied, own, refuse_copy
 from sparsejax.formats.parts import rows
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.formats.validate import checked_shape, validate
 
 
@@ -56,6 +56,10 @@ def as_storage(
         listed = rows.of_entries(*obj, shape, format)
         if listed is not None:
             return listed
+    plain = format is None and dtype is None and shape is None and type(fill_value) is int and not fill_value
+    if plain and type(obj) is np.ndarray and obj.flags.c_contiguous and dtypes.canonical(obj.dtype) is obj.dtype:
+        vals = own(obj.reshape(-1), obj.dtype, copy, "the source", obj)
+        return Storage.dense(dense_template(Format.parse("dense", obj.ndim), obj.shape, obj.dtype.type(0)), vals, {})
     viewed = False
     if isinstance(obj, Storage):
         made, fill_value = _from_storage(obj, copy), obj.fill_value

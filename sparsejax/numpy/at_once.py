@@ -6,6 +6,7 @@ Keys of integers, slices and one vector, which are most, are read here; others b
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +17,15 @@ from sparsejax.core.avals import Aval
 from sparsejax.formats import Format, selection, structural
 from sparsejax.formats.parts import located, taken, written
 from sparsejax.formats.storage import Storage, dense_template
+from sparsejax.jit.runtime.system import result_memory
 from sparsejax.lax.elementwise import primitives, where_p
 
 _SCALAR = Format(())
 _COUNT = Aval((), np.dtype(np.int64), _SCALAR, 0)
 COUNTED = 2048
 """Values that NumPy counts in less time than a call of a kernel takes."""
+PICKED = 1 << 20
+"""Bytes that NumPy takes by an index array in less time than a call of a kernel."""
 
 
 def simple(key: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[int, ...], int] | None:
@@ -107,6 +111,40 @@ def strided(x: Array, key: Any) -> Array | None:
         Storage.dense(dense_template(made_aval.format, found.shape, storage.fill_value), found.reshape(-1), {}),
         made_aval,
     )
+
+
+def picked(x: Array, key: Any) -> Array | None:
+    """What an array of integers, or a vector of bools, beside slices of everything takes of a dense array in the order of NumPy, by NumPy's `take`; None
+    for other keys and arrays, and results of more than `PICKED` bytes.
+
+    >>> import sparsejax as sj
+    >>> picked(sj.array(np.arange(6)), np.array([5, -1, 0]))
+    Array([5, 5, 0], dtype=int64)
+    """
+    parts = key if type(key) is tuple else (key,)
+    axis, shape = -1, x._aval.shape
+    for d, part in enumerate(parts):
+        if type(part) is np.ndarray and axis < 0:
+            axis = d
+        elif type(part) is not slice or part != _WHOLE:
+            return None
+    storage, aval = x._storage, x._aval
+    if axis < 0 or len(parts) > len(shape) or aval.weak_type or aval.format != Format.parse("dense", len(shape)):
+        return None
+    index, extent = parts[axis], shape[axis]
+    if index.dtype.kind == "b" and index.shape == (extent,):
+        index = index.nonzero()[0]
+    elif index.dtype.kind in "iu" and index.ndim:
+        index = selection.numbers(index.reshape(-1), extent, axis).reshape(index.shape)
+    else:
+        return None
+    result = *shape[:axis], *index.shape, *shape[axis + 1 :]
+    if math.prod(result) * aval.dtype.itemsize > PICKED:
+        return None
+    vals, found = result_memory.written(result, aval.dtype)
+    storage.vals.reshape(shape).take(index, axis, found, "clip")  # in bounds: any other mode would copy once more
+    made_aval = _dense(aval, result)
+    return made(Storage.dense(dense_template(made_aval.format, result, storage.fill_value), vals, {}), made_aval)
 
 
 @functools.lru_cache(maxsize=4096)

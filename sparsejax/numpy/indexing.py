@@ -300,9 +300,10 @@ def getitem(x: Any, key: Any) -> Any:
             if crossed is not None:
                 return at_once.part(x, crossed, ())
     elif type(x) is Array and current() is None:
-        part = at_once.strided(x, key)
-        if part is not None:
-            return part
+        for take in (at_once.strided, at_once.picked):
+            part = take(x, key)
+            if part is not None:
+                return part
         wide = at_once.widened(key, x._aval.shape)
         if wide is not None:
             return reshape(x, wide)

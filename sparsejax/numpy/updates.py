@@ -191,6 +191,8 @@ class Ref:
         x = self.x
         if type(x) is not Array or not x.format.is_dense or type(values) not in _ARRAYS or current() is not None:
             return None
+        if self.added:
+            return None
         key = self.key if type(self.key) is tuple else (self.key,)
         arrays = [k for k in key if type(k) in _ARRAYS and k.dtype.kind in "iu"]
         if not arrays or any(type(k) is not slice or k != _ALL for k in key if type(k) not in _ARRAYS):

@@ -42,6 +42,8 @@ freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
 _words: Any = (ctypes.c_size_t * (1 << 58)).from_address(0)
 """All memory as words of eight bytes: a word is read without an object in between."""
+_bytes: Any = (ctypes.c_char * (1 << 58)).from_address(0)
+"""The same, byte by byte: views of parts need no type of ctypes for every length."""
 _HEAD = object.__basicsize__
 
 
@@ -292,8 +294,7 @@ def fill(array: NDArray[Any], address: int, value: Any) -> None:
 
 def _writable(array: NDArray[Any], address: int) -> NDArray[Any]:
     """The memory of a read-only array, which is at `address`."""
-    raw: Any = (ctypes.c_char * array.nbytes).from_address(address)
-    return np.frombuffer(raw, array.dtype)
+    return np.frombuffer(_bytes, array.dtype, array.size, address)
 
 
 def from_line(array: NDArray[Any]) -> NDArray[Any]:
