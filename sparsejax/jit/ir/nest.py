@@ -95,11 +95,11 @@ class Nest:
 
     @cached_property
     def _is_last(self) -> bool:
-        """Whether the output is what the last producer makes, in all of its dimensions."""
-        if not self.producers:
+        """Whether the output is what the last producer makes, in all of its dimensions but those of extent one, which kernels do not know (`units`)."""
+        if not self.producers or self.value != self.producers[-1].target:
             return False
-        target = self.producers[-1].target
-        return self.value == target and set(self.indices) <= set(target.indices)
+        known = set(self.producers[-1].target.indices)
+        return all(v in known or n == 1 for v, n in zip(self.indices, self.output.shape, strict=True))
 
     @cached_property
     def targets(self) -> frozenset[str]:
