@@ -11,7 +11,7 @@
     joined     block, place, size           -> block * size + place
     spread     vals, position, count, fill  -> fill but for vals at their positions
     turned     a matrix                     -> its columns, one behind the other
-    sifted     a matrix, fill               -> pos, crd and vals of what differs from the fill in its rows
+    sifted     a matrix, fill, tol, flags   -> pos, crd and vals of what differs from the fill in its rows, or whose flags hold
 
 Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which need not begin at 0:
 
@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 from sparsejax import config
 from sparsejax.formats import largest, lined, recurrences, searches
 from sparsejax.formats.distances import differs, magnitudes
-from sparsejax.formats.runs import added, changes, differing, keys_of
+from sparsejax.formats.runs import added, changes, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
 Array = NDArray[Any]
@@ -167,15 +167,15 @@ class Passes:
         """
         return matrix.T.reshape(-1)
 
-    def sifted(self, matrix: Array, fill: Any) -> tuple[Array, Array, Array]:
-        """(pos, crd, vals) of the elements that differ from the fill in the rows of a matrix; NaN equals NaN.
+    def sifted(self, matrix: Array, fill: Any, tol: Any = 0, flags: Array | None = None) -> tuple[Array, Array, Array]:
+        """(pos, crd, vals) of the elements in the rows of a matrix that differ from the fill, by more than `tol`, or whose flags hold.
 
         >>> Passes().sifted(np.array([[0, 5], [0, 0], [6, 7]]), 0)
         (array([0, 1, 1, 3]), array([1, 0, 1], dtype=int32), array([5, 6, 7]))
         """
-        differs = differing(matrix, fill)
-        pos = np.append(0, np.cumsum(np.count_nonzero(differs, axis=1)))
-        return pos, differs.nonzero()[1].astype(crd_dtype(matrix.shape[1])), matrix[differs]
+        far = differs(matrix, fill, tol) if flags is None else flags
+        pos = np.append(0, np.cumsum(np.count_nonzero(far, axis=1)))
+        return pos, far.nonzero()[1].astype(crd_dtype(matrix.shape[1])), matrix[far]
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
         """(ends, order): coordinate c, below `extent`, is in the list at `order[ends[c]:ends[c + 1]]`.

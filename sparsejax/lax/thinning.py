@@ -101,6 +101,9 @@ def prune(
 ) -> Array:
     """The sparse array `A` without some of its stored entries: a new array of the same shape, dtype, format and fill.
 
+    A dense `A` becomes sparse: csr, if it is a matrix, else coo, as if its elements that are not the fill had been stored in that format before. A matrix
+    that is there, row by row, is not: what takes memory beside the result is a flag for every element at most.
+
     Without other arguments, stored entries that equal the fill are dropped, as by `A.eliminate_zeros()`. An entry stays if it passes
     all that is given:
 
@@ -118,7 +121,7 @@ def prune(
     Works under `jit`, where which entries stay is data as in a product; under `vmap`; and has derivatives: entries that stay pass them
     on, which of them do is constant.
 
-    Raises TypeError for a dense `A` and for a `predicate` that is not bool, ValueError for a negative `tol` or `keep` and for shapes
+    Raises TypeError for an `A` without dimensions and for a `predicate` that is not bool, ValueError for a negative `tol` or `keep` and for shapes
     that do not fit, AxisError for an `axis` that `A` does not have. O(stored entries); `keep` along axes that are not the last in the
     order of storage takes a counting sort.
 
@@ -132,19 +135,23 @@ def prune(
            [ 0.,  2.,  0.]])
     >>> prune(A, predicate=lambda a: a > 0, keep=1, axis=0).nnz
     3
+    >>> X = np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+    >>> prune(X @ X.T, keep=2).todense()  # the nearest neighbours of each
+    array([[1. , 0.8, 0. ],
+           [0.8, 1. , 0. ],
+           [0. , 0.6, 1. ]])
     """
     x = asarray(A, "A")
-    if x.format.is_dense:
-        raise TypeError(
-            f"prune drops stored entries, but A, of shape {x.shape}, is dense and stores all: convert it first, "
-            f'A.asformat("{"csr" if x.ndim == 2 else "coo"}"), which keeps what is not zero'
-        )
+    if x.format.is_dense and not x.ndim:
+        raise TypeError("prune drops entries of arrays of one dimension or more; A has shape ()")
     axes = () if type(axis) is int and axis == -1 else _axes(axis, x.ndim)
     if predicate is None and keep is None and type(x) is Array and current() is None:  # no detours for small arrays
         least = 0 if tol is None else _tolerance(tol, x)
-        if not isinstance(least, Array | Tracer):
+        if not x.format.is_dense and not isinstance(least, Array | Tracer):
             thin = thinning.apart(x._storage, least)
             return x if thin is x._storage else made(thin, x.aval.strong())
+    if x.format.is_dense and (type(x) is not Array or current() is not None):
+        x = convert_format(x, _listed(x.ndim))
     count = None if keep is None else integer(keep, "keep")
     if count is not None and count < 0:
         raise ValueError(f"keep={keep} must be at least 0: the number of entries that stay in a line")
@@ -153,11 +160,23 @@ def prune(
     params: dict[str, Any] = {"keep": count, "axes": (axes or _axes(axis, x.ndim)) if count is not None else ()}
     if current() is None and not any(isinstance(operand, Tracer) for operand in (x, bound, mask)):
         limit = thinning.number(bound._storage) if type(bound) is Array else bound
+        if x.format.is_dense:
+            found = thinning.of_dense(x._storage, limit, None if mask is None else mask._storage, **params)
+            if found is not None:
+                return Array(found)
+            x = convert_format(x, _listed(x.ndim))
         kept = thinning.kept(x._storage, limit, None if mask is None else mask._storage, **params)
         thin = thinning.thinned(x._storage, kept)
         return x if thin is x._storage else made(thin, x.aval.strong())
+    if x.format.is_dense:
+        x = convert_format(x, _listed(x.ndim))
     operands = [asarray(operand) for operand in (bound, mask) if operand is not None]
     return thin_p.bind(x, kept_p.bind(x, *operands, bounded=bound is not None, **params))
+
+
+def _listed(ndim: int) -> str:
+    """The format of what is left of a dense array."""
+    return "csr" if ndim == 2 else "coo"
 
 
 def eliminate_zeros(x: Any) -> Array:

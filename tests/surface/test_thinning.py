@@ -212,11 +212,73 @@ def test_errors(error, text, options):
         sj.prune(sj.array(D, format="csr"), **options)
 
 
-def test_dense_arrays_are_refused():
-    with pytest.raises(TypeError, match="asformat"):
-        sj.prune(sj.array(D), tol=1)
-    with pytest.raises(TypeError, match="asformat"):
-        sj.jit(lambda A: sj.prune(A))(D)
+OPTIONS = [
+    {},
+    {"tol": 2},
+    {"tol": 1.5},
+    {"tol": np.array([[0.0], [1.0], [2.0], [0.5], [9.0]])},
+    {"keep": 1},
+    {"keep": 3, "tol": 1},
+    {"keep": 2, "axis": 0},
+    {"keep": 4, "axis": None},
+    {"keep": 0},
+    {"keep": 70, "axis": None},
+    {"predicate": lambda a: a > 1},
+    {"predicate": lambda a: a < 1, "keep": 2},
+    {"predicate": lambda a: a != 2, "tol": 1, "axis": 0, "keep": 1},
+]
+
+
+@pytest.mark.parametrize("passes", ["numpy", "compiled"])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "u4", "i8", "?", "c16"])
+def test_dense_arrays_become_sparse(dtype, options, passes):
+    """As if they had been csr before; in any layout, without elements, with NaN and infinities."""
+    rng = np.random.default_rng(3)
+    dense = (rng.normal(size=(5, 70)) * 2).round().clip(0 if dtype[0] in "u?" else None, None).astype(dtype)
+    if dtype[0] in "fc":
+        dense[rng.random(dense.shape) < 0.1] = rng.choice([np.nan, np.inf, -np.inf, -0.0])
+    elif dtype == "i1":
+        dense[0, 5] = -128
+    if dtype[0] == "c" and "predicate" in options:
+        return  # complex numbers have no order
+    with sj.config.using(choose=f"passes={passes}"):
+        for given in (dense, np.asfortranarray(dense), dense[::-1, ::2], dense[:, :0]):
+            want = sj.prune(sj.array(given, format="csr"), **options)
+            made = sj.prune(given, **options)
+            assert (str(made.format), made.dtype, made.nnz) == ("csr", given.dtype, want.nnz)
+            validate(made.storage)
+            assert_array_equal(made.todense(), want.todense())
+        if not isinstance(options.get("tol"), np.ndarray):
+            jitted = sj.jit(lambda x: sj.prune(x, **options))(dense)
+            assert str(jitted.format) == "csr"
+            assert_array_equal(jitted.todense(), sj.prune(dense, **options).todense())
+
+
+def test_dense_arrays_of_other_dimensions_and_fills():
+    for dense in (RNG.normal(size=9), RNG.normal(size=(3, 4, 5))):
+        made = sj.prune(dense, tol=0.5, keep=2)
+        assert str(made.format) == "coo"
+        assert_array_equal(made.todense(), sj.prune(sj.array(dense, format="coo"), tol=0.5, keep=2).todense())
+    mask = RNG.random((6, 7)) < 0.5
+    for predicate in (mask, sj.array(mask, format="csr")):
+        assert_array_equal(sj.prune(D, predicate=predicate).todense(), np.where(mask, D, 0))
+    with pytest.raises(TypeError, match="one dimension or more"):
+        sj.prune(np.array(1.0))
+
+
+def test_derivatives_and_batches_of_dense_arrays():
+    rng = np.random.default_rng(5)
+    X = checks.array(rng, (5, 6), "dense")
+    checks.check(rng, lambda X: sj.prune(X, tol=0.8) * 2, X)
+    checks.check(rng, lambda X: snp.sin(sj.prune(X @ X.T, keep=2)), X)
+    g = sj.grad(lambda X: (sj.prune(X, keep=2) ** 2).sum())(X)
+    assert_array_equal(g.todense(), 2 * largest(X.todense(), 2, (1,)))
+    batch = rng.normal(size=(3, 4, 5))
+    got = sj.vmap(lambda x: sj.prune(x, keep=2))(batch)
+    assert_array_equal(got.todense(), largest(batch, 2, (2,)))
+    got = sj.vmap(lambda x, t: sj.prune(x, tol=t))(batch, np.array([0.1, 0.5, 0.9]))
+    assert_array_equal(got.todense(), np.where(np.abs(batch) > np.array([0.1, 0.5, 0.9])[:, None, None], batch, 0))
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "ell", "groupcoo:2"])

@@ -51,6 +51,24 @@ def test_nearest_neighbours():
     assert_array_equal(K.getnnz(axis=1), np.minimum(5, np.diff(near.indptr)))
 
 
+def test_nearest_neighbours_of_points():
+    X = RNG.normal(size=(60, 4))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    K = sj.prune(X @ X.T, predicate=lambda s: s > 0, keep=6)  # cosines, of which the largest are the nearest
+    S = X @ X.T
+    order = np.argsort(-S, axis=1)[:, :6]
+    want = np.zeros_like(S)
+    np.put_along_axis(want, order, np.take_along_axis(S, order, 1), 1)
+    assert_array_equal(K.todense(), np.where(want > 0, want, 0))
+
+
+def test_a_layer_that_becomes_sparse():
+    W = RNG.normal(size=(30, 20))
+    S = sj.prune(W, keep=60, axis=None)
+    assert S.nnz == 60
+    assert_array_equal(S.todense(), np.where(np.abs(W) >= np.sort(np.abs(W).ravel())[-60], W, 0))
+
+
 def test_a_pruned_network():
     X, y = RNG.normal(size=(200, 10)), RNG.normal(size=10) * (np.arange(10) < 3)
     W = sj.array(RNG.normal(size=(10, 1)), format="csr")
@@ -73,7 +91,7 @@ def test_a_pruned_network():
 
 def test_thresholded_correlations():
     X = RNG.normal(size=(60, 5)) @ RNG.normal(size=(5, 30)) + RNG.normal(size=(60, 30))
-    R = sj.prune(snp.corrcoef(X.T).asformat("csr"), tol=0.5)
+    R = sj.prune(snp.corrcoef(X.T), tol=0.5)
     want = sp.csr_array(np.corrcoef(X.T))
     want.data[np.abs(want.data) <= 0.5] = 0
     want.eliminate_zeros()

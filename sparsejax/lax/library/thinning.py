@@ -126,6 +126,37 @@ def apart(x: Storage, tol: Any = 0) -> Storage:
     return thinned(x, kept(x, tol, None, None, ()))
 
 
+def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Sequence[int]) -> Storage | None:
+    """As `kept` and `thinned` of the csr matrix that holds what differs from the fill in a dense one; beside the result, a flag for every element is made
+    at most. None where that is to be converted first.
+
+    >>> of_dense(convert.from_dense(np.array([[5.0, 0.0], [1.0, 7.0]]), Format.parse("dense", 2), 0.0), 0, None, 1, (1,)).vals
+    array([5., 7.])
+    """
+    if (
+        x.ndim != 2
+        or not convert.in_order(x.format)
+        or not x.vals.size
+        or (mask is not None and not mask.format.is_dense)
+    ):
+        return None
+    rows, fill, run = convert.to_dense(x), x.fill_value, passes.over(x.vals.size)
+    tol, flags = 0 if tol is None else tol, None
+    if keep and mask is None and not np.ndim(tol) and tol == 0 and fill == 0 and 1 in axes:
+        # what equals the fill is below all others, and goes last
+        starts = np.arange(len(rows)) * rows.shape[1] if len(axes) == 1 else np.zeros(1, np.int64)
+        flags, keep = run.largest(x.vals, starts, keep, True), None
+    elif mask is not None or np.ndim(tol):
+        flags = differs(x.vals, fill, np.broadcast_to(tol, x.shape).ravel() if np.ndim(tol) else tol)
+        if mask is not None:
+            flags &= convert.to_dense(mask).ravel()
+    pos, crd, vals = run.sifted(rows, fill, tol, None if flags is None else flags.reshape(x.shape))
+    made = Storage(Format.parse("csr", 2), x.shape, fill, ((), (pos, crd)), vals)
+    if keep is None:
+        return made if flags is None else apart(made)
+    return thinned(made, kept(made, None, None, keep, axes))
+
+
 @functools.lru_cache(maxsize=1024)
 def _lists(form: Format) -> int:
     """How many levels list coordinates, each once, below dense levels, if these are all; else 0."""

@@ -103,12 +103,14 @@ class CompiledPasses(SegmentPasses):
         run(_turned(matrix.itemsize), *matrix.shape, np.ascontiguousarray(matrix), made)
         return made
 
-    def sifted(self, matrix: Array, fill: Any) -> tuple[Array, Array, Array]:
-        if not entry_tests.covers(matrix.dtype):
-            return super().sifted(matrix, fill)
+    def sifted(self, matrix: Array, fill: Any, tol: Any = 0, flags: Array | None = None) -> tuple[Array, Array, Array]:
+        test = entry_tests.Flags() if flags is not None else entry_tests.distant(matrix.dtype, fill, tol)
+        if test is None or matrix.itemsize not in (1, 2, 4, 8, 16):
+            return super().sifted(matrix, fill, tol, flags)
+        asked = np.array([tol if tol else fill], matrix.dtype) if flags is None else np.ascontiguousarray(flags)
         parts = threads.count() if matrix.size >= FAR else 1
         ends = [len(matrix) * k // parts for k in range(parts + 1)]
-        return sifted_rows.sifted(np.ascontiguousarray(matrix), fill, list(itertools.pairwise(ends)))
+        return sifted_rows.sifted(np.ascontiguousarray(matrix), test, asked, list(itertools.pairwise(ends)))
 
 
 def crowded(entries: int, parents: int) -> bool:

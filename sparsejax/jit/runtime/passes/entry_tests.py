@@ -41,11 +41,23 @@ class Words(Protocol):
         """0 or 1, for one element."""
 
 
+class Parts(Words, Protocol):
+    """A test of fewer elements at once, too, each of which has some `parts`."""
+
+    parts: int
+
+    def bits(self, at: Val, count: int) -> Val:
+        """A bit for each part of so many elements."""
+
+    def of_elements(self, bits: Val) -> Val:
+        """The bits of elements, in the place of the first of their parts."""
+
+
 @dataclass(frozen=True)
 class Flags:
     """Elements whose flag holds."""
 
-    def within(self, b: Builder, elements: Vector, beside: Vector | None) -> Words:
+    def within(self, b: Builder, elements: Vector, beside: Vector | None) -> Parts:
         return _Flags(b, elements)
 
 
@@ -58,27 +70,38 @@ class Differing:
     is_nan: bool
     bounded: bool = False
 
-    def within(self, b: Builder, elements: Vector, beside: Vector | None) -> Words:
-        return Comparison(b, self, elements, beside)
+    def within(self, b: Builder, elements: Vector, beside: Vector | None) -> Parts:
+        return _Comparison(b, self, elements, beside)
 
 
 Test = Flags | Differing
 
 
 class _Flags:
+    parts = 1
+
     def __init__(self, b: Builder, flags: Vector) -> None:
         self._b, self._flags = b, flags
 
     def word(self, at: Val) -> Val:
-        b = self._b
-        flags = b.load(self._flags.pointer, at, f"<{WORD} x i8>")
-        return b.convert("bitcast", b.compare("ne", flags, b.splat(b.const("i8", 0), WORD)), f"i{WORD}")
+        return self.bits(at, WORD)
 
     def bit(self, at: Val) -> Val:
         return self._flags.number(self._b, at)
 
+    def bits(self, at: Val, count: int) -> Val:
+        b = self._b
+        if count == 1:
+            return self.bit(at)
+        flags = b.load(self._flags.pointer, at, f"<{count} x i8>")
+        bits = b.convert("bitcast", b.compare("ne", flags, b.splat(b.const("i8", 0), count)), f"i{count}")
+        return b.convert("zext", bits, "i64")
 
-class Comparison:
+    def of_elements(self, bits: Val) -> Val:
+        return bits
+
+
+class _Comparison:
     """Elements beside a fill. Of complex ones both parts are compared, which have a bit each until these become one."""
 
     def __init__(self, b: Builder, test: Differing, elements: Vector, fill: Vector | None) -> None:

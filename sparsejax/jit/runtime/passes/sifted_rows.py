@@ -1,4 +1,5 @@
-"""The elements of rows of a dense matrix that differ from the fill: what two kernels run, of which one counts, so that nothing is made beside the result.
+"""The elements of rows of a dense matrix that pass a test, such as to differ from the fill: two kernels, of which one counts, so that nothing is made beside
+the result.
 
 counted    as many elements as a word has bits are compared at a time, and bits that are set are counted
 written    the same words; bits that are set, lowest first, are the next entries
@@ -20,32 +21,35 @@ WORDS = 32, 8, 1
 """Elements that are compared at once, and of what is left in a row."""
 
 
-def sifted(matrix: Array, fill: Any, parts: Sequence[tuple[int, int]]) -> tuple[Array, Array, Array]:
-    """(pos, crd, vals) of what differs in the rows of a matrix, which is stored row by row."""
+def sifted(
+    matrix: Array, test: entry_tests.Test, asked: Array, shares: Sequence[tuple[int, int]]
+) -> tuple[Array, Array, Array]:
+    """(pos, crd, vals) of what passes a test in the rows of a matrix, which is stored row by row; `asked` is the fill, a bound, or all flags."""
     rows, columns = matrix.shape
-    kept, made = np.array([fill], matrix.dtype), np.empty(rows + 1, INT64)
+    made = np.empty(rows + 1, INT64)
     made[0] = 0
-    given = columns, address(matrix), address(kept), address(made)
-    size, nans = crd_dtype(columns).itemsize, bool(fill != fill)
-    run_parts(_counted(matrix.dtype, nans), [(*part, *given) for part in parts])
+    given = columns, address(matrix), address(asked), address(made)
+    size = crd_dtype(columns).itemsize
+    run_parts(_counted(test, matrix.itemsize), [(*share, *given) for share in shares])
     np.add.accumulate(made, out=made)
     found = int(made[-1])
     crd, vals = empty(found, crd_dtype(columns)), empty(found, matrix.dtype)
     behind = *given, address(crd), address(vals)
-    run_parts(_written(matrix.dtype, nans, size), [(*part, *behind) for part in parts])
+    run_parts(_written(test, matrix.itemsize, size), [(*share, *behind) for share in shares])
     return made, crd, vals
 
 
 class _Rows:
-    """The rows of a matrix, word by word. Slots: the first row and the last; columns; the matrix; its fill; where rows of the result begin."""
+    """The rows of a matrix, word by word. Slots: the first row and the last; columns; the matrix; what is asked; where rows of the result begin."""
 
-    def __init__(self, b: Builder, dtype: np.dtype[Any], nans: bool) -> None:
+    def __init__(self, b: Builder, test: entry_tests.Test, size: int) -> None:
         self.b = b
         self.first, self.end, self._columns = (
             b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "columns"))
         )
-        self.matrix, fill, self.made = vectors(b, 3, (dtype.itemsize, dtype.itemsize, 8), ("matrix", "fill", "made"))
-        self.compared = entry_tests.Comparison(b, entry_tests.Differing(dtype, nans), self.matrix, fill)
+        flagged = isinstance(test, entry_tests.Flags)
+        self.matrix, asked, self.made = vectors(b, 3, (size, 1 if flagged else size, 8), ("matrix", "asked", "made"))
+        self.compared = test.within(b, asked, None) if flagged else test.within(b, self.matrix, asked)
 
     def walk(self, row: Val, what: Callable[[Val, Val, Val, int], None]) -> None:
         """Call `what` with the bits of every word of a row, its first column, where that is in the matrix, and how many elements it has."""
@@ -68,8 +72,8 @@ class _Rows:
 
 
 @as_kernel
-def _counted(b: Builder, dtype: np.dtype[Any], nans: bool) -> None:
-    rows = _Rows(b, dtype, nans)
+def _counted(b: Builder, test: entry_tests.Test, size: int) -> None:
+    rows = _Rows(b, test, size)
     with b.for_(rows.first, rows.end, "r") as row:
         found = b.var("found", b.i64(0))
         b.set(found, b.i64(0))
@@ -82,9 +86,9 @@ def _counted(b: Builder, dtype: np.dtype[Any], nans: bool) -> None:
 
 
 @as_kernel
-def _written(b: Builder, dtype: np.dtype[Any], nans: bool, size: int) -> None:
-    rows = _Rows(b, dtype, nans)
-    crd, vals = vectors(b, 6, (size, dtype.itemsize), ("crd", "vals"))
+def _written(b: Builder, test: entry_tests.Test, size: int, crd_size: int) -> None:
+    rows = _Rows(b, test, size)
+    crd, vals = vectors(b, 6, (crd_size, size), ("crd", "vals"))
     at, left = b.var("at", rows.made.get(b, rows.first)), b.var("left", b.i64(0))
 
     def put(number: Val, column: Val, element: Val) -> None:
