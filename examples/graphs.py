@@ -55,7 +55,7 @@ def shortest_paths(A, source):
     """The length of a shortest path from `source` to each node; inf where there is none.
 
     A step takes the edges of nodes whose distance has changed (Bellman and Ford). Where paths of many edges are shorter than those of few, most nodes
-    would be taken many times: once as many were taken as there are nodes, the nearest go first."""
+    would be taken many times: once half as many were taken as there are nodes, the nearest go first."""
 
     def every(state):
         changed, distance, taken = state
@@ -66,7 +66,7 @@ def shortest_paths(A, source):
     first = snp.where(start.asformat("coo"), 0.0, np.inf), snp.where(start, 0.0, np.inf), 0.0
     if n < SMALL:
         return lax.while_loop(lambda s: snp.any(s[0] < np.inf), every, first)[1]
-    changed, distance, _ = lax.while_loop(lambda s: snp.any(s[0] < np.inf) & (s[2] < n), every, first)
+    changed, distance, _ = lax.while_loop(lambda s: snp.any(s[0] < np.inf) & (s[2] < n / 2), every, first)
     return nearest_first(A, changed, distance)
 
 
@@ -86,7 +86,7 @@ def nearest_first(A, waiting, distance):
         others = sj.prune(snp.where(waiting > limit, waiting, np.inf))
         shorter, distance = reach(A, near, distance)
         wanted = snp.maximum(AT_ONCE, number / WAITING)
-        return snp.minimum(others, shorter), distance, snp.maximum(share * (wanted / count(near)) ** 2, 1e-12)
+        return snp.minimum(others, shorter), distance, snp.clip(share * (wanted / count(near)) ** 2, 1e-12, 1e12)
 
     return lax.while_loop(lambda s: snp.any(s[0] < np.inf), step, (waiting, distance, 1.0))[1]
 
@@ -105,7 +105,7 @@ def count(x):
 
 AT_ONCE, WAITING = 24, 24
 """Few, so that few nodes are taken again, and not so few that rounds cost more."""
-SMALL = 1000
+SMALL = 1500
 """Nodes up to which it pays to take all at once."""
 
 

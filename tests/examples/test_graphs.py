@@ -73,6 +73,10 @@ def test_nearest_first(kind, at_once, monkeypatch):
     ours = sj.jit(graphs.shortest_paths.__wrapped__)
     rng = np.random.default_rng(len(kind))
     for side in (9, 14):
+        path = sp.csr_array(sp.diags_array(WEIGHTS[kind](rng, 40 * side), offsets=1, shape=(40 * side + 1,) * 2))
+        with np.errstate(over="ignore"):
+            expected = graphs.csgraph.dijkstra(path, indices=3)
+        np.testing.assert_array_equal(ours(sj.array(path), 3).todense(), expected)
         node = np.arange(side * side).reshape(side, side)
         i, j = np.concatenate([(node[1:].ravel(), node[:-1].ravel()), (node[:, 1:].ravel(), node[:, :-1].ravel())], 1)
         more = rng.integers(0, side * side, (2, side * side))

@@ -10,11 +10,12 @@ it are numbers of words, `*x` is what the word `x` points to.
     COPY   x y n                    n words from y on, to x
     FILL   x n bits size            n elements of `size` bytes at *x
     TAKE   x y size                 x = memory for as many elements as word y says (`allocator`)
-    FREE   x y                      give *x back and forget it; only forget it where word y is 0 (y < 0: there is no such word)
+    FREE   x y n                    give *x and what the n - 1 words behind x point to back, and forget it; only forget it where word y is 0 (y < 0:
+                                    there is no such word)
     UNLESS x k                      go on at operation k where the byte at *x is 0
     JUMP   _ k                      go on at operation k
     TICK                            leave with PAUSED where the budget of rounds is used up
-    SET    x value
+    SET    x value n                n words from x on
     ROOM   x y                      x = the larger of x and an eighth more than y
     MOVE   x y size                 `size` bytes from *y to *x
     ADD    x y                      x = x + y
@@ -116,7 +117,7 @@ def written(b: LLVMBuilder) -> str:
         UNLESS: run.unless,
         JUMP: lambda: b.set(run.next, run.b),
         TICK: run.tick,
-        SET: lambda: b.store(run.words, run.a, run.b),
+        SET: run.set,
         ROOM: run.room,
         MOVE: lambda: _drop(b.call("memcpy", "ptr", [run.pointer(run.a), run.pointer(run.b), run.c])),
         ADD: lambda: b.store(run.words, run.a, b.add(run.word(run.a), run.word(run.b))),
@@ -125,9 +126,11 @@ def written(b: LLVMBuilder) -> str:
         ALIGN: run.align,
         HERE: lambda: b.store(run.words, run.a, kernel_memory.moved(b, run.words, b.mul(run.b, 8))),
     }
-    with b.while_(lambda: b.get(run.going)):
+    others = [todo[k] for k in range(len(todo))]
+    with b.while_(lambda: b.get(run.going)):  # half of all operations copy words, and most others call kernels
         code = run.begin()
-        _switch(b, code, [todo[k] for k in range(len(todo))])
+        rest = functools.partial(_switch, b, code, others)
+        b.if_else(b.eq(code, COPY), run.copy, functools.partial(b.if_else, b.eq(code, CALL), run.call, rest))
         b.set(run.at, b.get(run.next))
     return b.finish(lambda: b.set_slot(AT, b.get(run.at)))
 
@@ -241,14 +244,20 @@ class _Run:
         b.store(self.words, self.a, b.and_(up, b.sub(b.i64(0), self.c)))
 
     def free(self) -> None:
-        b, old = self.builder, self.word(self.a)
-        b.store(self.words, self.a, b.i64(0))
-        owned = b.var("owned", b.i64(1))
+        b, owned = self.builder, self.builder.var("owned", self.builder.i64(1))
         b.set(owned, b.i64(1))
         with b.if_(b.lt(b.i64(-1), self.b)):
             b.set(owned, self.word(self.b))
-        with b.if_(b.and_(b.ne(b.get(owned), 0), b.ne(old, 0))):
-            kernel_memory.free(b, b.convert("inttoptr", old, "ptr"))
+        with b.for_(b.i64(0), self.c, "k", some=True) as k:
+            old = self.word(b.add(self.a, k))
+            b.store(self.words, b.add(self.a, k), b.i64(0))
+            with b.if_(b.and_(b.ne(b.get(owned), 0), b.ne(old, 0))):
+                kernel_memory.free(b, b.convert("inttoptr", old, "ptr"))
+
+    def set(self) -> None:
+        b = self.builder
+        with b.for_(b.i64(0), self.c, "k", some=True) as k:
+            b.store(self.words, b.add(self.a, k), self.b)
 
     def unless(self) -> None:
         b = self.builder

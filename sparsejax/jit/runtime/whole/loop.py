@@ -41,7 +41,8 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.system import allocator, result_memory
 from sparsejax.jit.runtime.whole import driver
-from sparsejax.jit.runtime.whole.driver import ADD, COPY, HALT, JUMP, MOVE, TICK, UNLESS
+from sparsejax.jit.runtime.whole.driver import ADD, COPY, HALT, JUMP, MOVE, SET, TICK, UNLESS
+from sparsejax.jit.runtime.whole.merging import merged
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, block_of, tensor_of, words_of
 from sparsejax.jit.runtime.whole.table import LINE, Table
 from sparsejax.lax.rounds import Rounds
@@ -146,6 +147,8 @@ class Loop:
         self._finish(table)
 
     def _finish(self, table: Table) -> None:
+        table.ops, table.failures = merged(table.ops, table.failures)
+        table.once, _ = merged(table.once, {})
         before = len(table.once)
         for op in table.ops:
             if op[0] in (UNLESS, JUMP):
@@ -297,6 +300,8 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
     moved_carries = {id(c) for c, _ in moves}
     for _, result in moves:
         size = words_of(result.aval)
+        if id(result) not in position:  # it stays where it is until it is copied
+            continue
         temporary[id(result)] = place = table.room([0] * (size + 1))
         table.op(COPY, place, result.at, size)
         if result.owned >= 0:
@@ -310,12 +315,15 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
             spare.setdefault(carry.sample.vals.nbytes, []).append(place)
             table.op(COPY, place, carry.vals, 1)
     for carry, result in moves:
-        size, place = words_of(result.aval), temporary[id(result)]
+        size, place = words_of(result.aval), temporary.get(id(result), result.at)
         if carry.dense:
             table.op(COPY, carry.vals, place + result.size - 1, 1)
+            continue
+        table.op(COPY, carry.at, place, size)
+        if place == result.at and result.owned < 0:
+            table.op(SET, carry.owned, 1)
         else:
-            table.op(COPY, carry.at, place, size)
-            table.op(COPY, carry.owned, place + size, 1)
+            table.op(COPY, carry.owned, place + size if place != result.at else result.owned, 1)
     for _, result in moves:
         if id(result) in position:
             continue

@@ -37,6 +37,7 @@ from sparsejax.jit.runtime.system import allocator, result_memory, threads
 from sparsejax.jit.runtime.whole import driver, loop
 from sparsejax.jit.runtime.whole.branches import STEPS
 from sparsejax.jit.runtime.whole.driver import ADD, ALIGN, COPY, FREE, HALT, JUMP, MOVE, SET, TAKE, UNLESS
+from sparsejax.jit.runtime.whole.merging import merged
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, ints_of, pointers_of, size_of, tensor_of, words_of
 from sparsejax.jit.runtime.whole.table import LINE, Table
 from sparsejax.lax import rounds
@@ -182,6 +183,7 @@ class Program:
             table.op(FREE, raw, -1)
             self._all = [*table.held, (raw, -1)]
         table.op(HALT)
+        table.ops, table.failures = merged(table.ops, table.failures)
         before += table.once
         _shift(table, len(before))
         self._ops = np.array([*before, *table.ops], np.int64)

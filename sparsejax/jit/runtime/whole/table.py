@@ -73,6 +73,8 @@ class Table:
     """By the number of an operation: what raises where it has failed."""
 
     def op(self, code: int, *args: int) -> None:
+        if code in (FREE, SET):
+            args = (*args[:2], 1)
         self.ops.append([code, *args, *[0] * (driver.WIDTH - 1 - len(args))])
 
     def room(self, values: Sequence[int]) -> int:
