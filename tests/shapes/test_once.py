@@ -11,7 +11,8 @@ from sparsejax.core.array import Array
 from sparsejax.core.symbolic import Span, span
 from sparsejax.formats import ingest
 from sparsejax.jit.graph import resize
-from sparsejax.jit.ir.bounded import Bounded
+from sparsejax.jit.ir.bounded import Bounded, bound
+from sparsejax.jit.runtime import shapes
 
 BOUNDS = [Bounded.named(name, value) for name, value in (("n", 300), ("m", 300), ("k", 17))]
 EXTENTS = {"n": 260, "m": 271, "k": 9}
@@ -105,3 +106,36 @@ def test_results_of_new_shapes_have_their_types():
         np.testing.assert_array_equal(np.asarray(turned), x.T)
         assert [r.shape for r in (product, total, doubled, turned)] == [(n, 4), (), (m, 4), (m, n)]
         assert [r.aval.shape for r in (product, total, doubled, turned)] == [(n, 4), (), (m, 4), (m, n)]
+
+
+def test_sizes_on_both_sides_of_a_bound_run_one_plan():
+    f = sj.jit(lambda A, x: (A @ x)[1:] * A.shape[0])
+    rng = np.random.default_rng(0)
+
+    def plans(*sizes):
+        for n in sizes:
+            values = np.where(rng.random((n, 7)) < 0.3, rng.integers(1, 5, (n, 7)), 0).astype(float)
+            x = rng.integers(-4, 5, 7).astype(float)
+            np.testing.assert_array_equal(f(sj.array(values, format="csr"), x).todense(), (values @ x)[1:] * n)
+        (family,) = f._families.values()
+        return len(family._members[0].bounds)
+
+    assert plans(400, 300) == 1
+    assert plans(129, 255, 200, 256, 257, 4095) == 1  # n and n - 1 may lie on both sides
+    assert plans(127) == 2
+    assert plans(64, 20, 130) == 2
+    f.clear_cache()
+    assert plans(150, 140) == 1
+    assert plans(300) == 2
+    (family,) = f._families.values()
+    member = family._members[0]
+    plans(150, 300)
+    assert all(plan is member.bounds[max(member.bounds)] for plan in member._plans.values())
+
+
+def test_buckets_of_other_coordinates_are_apart():
+    assert shapes._is_near(4095, 65535, 12)
+    assert not shapes._is_near(4095, 65535, 11)
+    assert not shapes._is_near(255, 65535, 8)
+    assert shapes._is_near(255, 255, 5)
+    assert not shapes._is_near(bound(2**31 - 1), bound(2**31), 31)

@@ -175,7 +175,7 @@ class Member:
         self.bounds: dict[Any, Plan] = {}
         """Plans, by the bounds of the numbers, and the alternatives that are forced."""
         self._plans: dict[Any, Plan] = {}
-        """Those of `bounds`, by the bits of the numbers."""
+        """Those of `bounds`, by the bits of the numbers: the largest that serves these."""
         self.by_facts: dict[Any, tuple[str, Callable[[Sequence[Storage]], Plan | None]]] = {}
         """Of plans of an earlier process that what operands hold decided, what that was, and the plan for such operands."""
         self.held: dict[Any, str] = {}
@@ -260,14 +260,24 @@ class Member:
         plan = self._plans.get(lengths)
         if plan is None:  # a bound depends on the bits of a number alone
             key = tuple(map(bound, values)), lengths[1]
-            plan = self._plans[lengths] = self.bounds.get(key) or self._planned(key, values, storages)
+            plan = self._plans[lengths] = self._serving(key, lengths[0]) or self._planned(key, values, storages)
         numbers = dict(zip(self.codes, values, strict=True))
         # what has no number is how many positions a pattern has: read from the operand itself
         return plan, lambda n: numbers.get(n.name, 0) if type(n) is Bounded else n
 
+    def _serving(self, key: Any, bits: Sequence[int]) -> Plan | None:
+        """The largest plan there is that serves numbers with these bits and bounds: theirs, or one for buckets that begin with twice as much at most,
+        so that sizes on both sides of a bound run the same code."""
+        found, most = self.bounds.get(key), key[0]
+        for (bounds, forced), plan in list(self.bounds.items()):
+            if forced == key[1] and bounds > most and all(map(_is_near, key[0], bounds, bits)):
+                found, most = plan, bounds
+        return found
+
     def _planned(self, key: Any, values: Sequence[int], storages: Sequence[Storage]) -> Plan:
         with turn:
             if key not in self.bounds:
+                self._plans = {}
                 self.bounds[key] = self._by_facts(key, storages) or self.planned(values, storages)
                 if self.bounds[key].by_facts and (held := self._content(storages)) is not None:
                     self.held[key] = held
@@ -450,6 +460,12 @@ class Family:
         if refused is not None:
             raise Refused(f"{type(refused).__name__}: {refused}") from refused
         return member
+
+
+def _is_near(own: int, other: int, bits: int) -> bool:
+    """Whether a number with so many bits, and a bound of its own, may be told by another bound: the next one, where half of the number's bucket lies below
+    it. Coordinates are of one type up to both."""
+    return own == other or (bits == own.bit_length() < 31 and bound(own + 1) == other)
 
 
 def _closed(traced: Callable[[], Member]) -> ClosedJaxpr:
