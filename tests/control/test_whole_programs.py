@@ -236,3 +236,24 @@ def test_facts_that_do_not_come_back_are_forgotten(monkeypatch):
     monkeypatch.setattr(program, "_program", lambda plan, registers: made.append(registers))
     calls = [asked.run(Plan(), [A]) for _ in range(program.CALLS)]
     assert calls == [None] * (program.CALLS - 1) + [[A]] and made == [[A]]
+
+
+def test_numbers_that_change_and_constants(tables):
+    """Numbers of the program are put in their places once; one that every call passes is always the call's."""
+
+    @sj.jit
+    def ours(x, start, last, step):
+        return lax.while_loop(lambda s: s[1] < last, lambda s: (s[0] * 2.0 + 1.0 - step, s[1] + 1), (x + start, 0))[0]
+
+    for k in range(9):
+        x = np.arange(5.0) + k
+        want = x + k
+        for _ in range(3 + k % 2):
+            want = want * 2 + 1 - (k // 3)
+        np.testing.assert_array_equal(ours(x, float(k), 3 + k % 2, float(k // 3)).todense(), want)
+    shared = sj.array(np.float64(2.0))  # the same array in two places, then in one
+    for again in (shared, shared, shared, shared, sj.array(np.float64(5.0)), shared):
+        x, want = np.arange(4.0), np.arange(4.0) + 2
+        for _ in range(3):
+            want = want * 2 + 1 - float(again.todense())
+        np.testing.assert_array_equal(ours(x, shared, 3, again).todense(), want)

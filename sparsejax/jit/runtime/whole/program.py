@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -190,25 +191,34 @@ class Program:
         self._failures, self._keep = table.failures, table.keep
         template = np.array(table.words, np.int64)
         template[driver.OPS] = result_memory.address_of(self._ops)
-        self._loads: list[tuple[int, int, int, Any, Storage | None]] = []
+        self._numbers: dict[int, Storage] = {}
         for x in table.loads:
             s = samples[x.operand]
-            there = s if x.form is None and s.shape == () and s.format.is_dense else None
-            if there is not None:
-                template[x.at : x.at + x.size] = ints_of(binding.input_slots(there))
-            self._loads.append((x.operand, 8 * x.at, 8 * (x.at + x.size), x, there))
+            if x.form is None and s.shape == () and s.format.is_dense:
+                template[x.at : x.at + x.size] = ints_of(binding.input_slots(s))
+                self._numbers[x.operand] = s
+        self._loads = [(x.operand, 8 * x.at, 8 * (x.at + x.size), x) for x in table.loads]
+        self._few: tuple[Callable[..., Any], Any, list[Any]] | None = None
         self._template = template.tobytes()
         driver.kernel()
+
+    def _changing(self, storages: Sequence[Storage]) -> tuple[Callable[..., Any], Any, list[Any]]:
+        """What tells whether numbers are those that are in their places, and what is to be put there then: numbers that come again are constants."""
+        there = [operand for operand, s in self._numbers.items() if storages[operand] is s]
+        if len(there) < 2:
+            there = []
+        constants = operator.itemgetter(*there) if there else len
+        self._few = constants, constants(storages), [load for load in self._loads if load[0] not in there]
+        return self._few
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
         """The results for these operands."""
         memory = bytearray(self._template)
         words = np.frombuffer(memory, np.int64)
         converted = []  # alive while their addresses are in the table
-        for operand, begin, end, load, there in self._loads:
+        constants, numbers, loads = self._few or self._changing(storages)
+        for operand, begin, end, load in loads if constants(storages) == numbers else self._loads:
             s = storages[operand]
-            if s is there:
-                continue
             if load.form is not None:
                 s = copies.converted(s, load.form) if load.kept else convert.convert(s, load.form)
                 converted.append(s)
