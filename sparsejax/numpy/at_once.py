@@ -90,6 +90,15 @@ def widened(key: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return (*made, *shape[d:])
 
 
+def reshaped(x: Array, shape: tuple[int, ...]) -> Array | None:
+    """A dense array in the order of NumPy under another shape, over the same memory; None for other arrays."""
+    storage, aval = x._storage, x._aval
+    if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
+        return None
+    made_aval = _dense(aval, shape)
+    return made(Storage.dense(dense_template(made_aval.format, shape, storage.fill_value), storage.vals, {}), made_aval)
+
+
 def strided(x: Array, key: Any) -> Array | None:
     """What a key of integers, slices and ... takes of a dense array in the order of NumPy, copied; None for other keys and arrays.
 

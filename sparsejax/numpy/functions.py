@@ -261,7 +261,9 @@ def full(
         made = broadcast_to(_asarray(fill_value), _checked_shape(new) if sizes.is_known(new) else new)
         made = made if dtype is None else _convert_element_type(made, dtype)
         return made if format is None else _convert_format(made, format)
-    return _filled(shape, fill_value, _asarray(fill_value).dtype if dtype is None else dtype, format, device)
+    if dtype is None:
+        dtype = np.dtype(np.float64) if type(fill_value) is float else _asarray(fill_value).dtype
+    return _filled(shape, fill_value, dtype, format, device)
 
 
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, format: Any = None, device: Any = None) -> Array:

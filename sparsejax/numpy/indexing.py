@@ -306,7 +306,8 @@ def getitem(x: Any, key: Any) -> Any:
                 return part
         wide = at_once.widened(key, x._aval.shape)
         if wide is not None:
-            return reshape(x, wide)
+            view = at_once.reshaped(x, wide)
+            return reshape(x, wide) if view is None else view
     x, key, _ = without_bools(asarray(x), key)
     index = parse(key, x.shape)
     if type(x) is Array and not x.format.is_dense and current() is None:

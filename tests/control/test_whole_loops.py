@@ -324,3 +324,32 @@ def test_loops_whose_sparse_carries_shrink_and_grow_get_another_plan(algorithm, 
     for _ in range(4):
         np.testing.assert_array_equal(getattr(graphs, algorithm)(A, 0).todense(), expected)
     assert False in ended and True in ended
+
+
+def test_loops_over_other_sizes_are_tables_that_read_extents(tables):
+    """What bodies compute with extents is a number of the table; once a loop was long, loops of other sizes are tables from their first round on."""
+
+    def last(A, x):
+        def step(state):
+            y, _, k = state
+            moved = (A @ y + snp.arange(A.shape[0])) / (2 * A.shape[0])
+            return moved, snp.abs(moved - y).sum(), k + 1
+
+        return lax.while_loop(lambda state: (state[1] > 1e-9) & (state[2] < 40), step, (x, snp.sum(x) + 1, 0))
+
+    def expected(A, x):
+        change, k = 1.0, 0
+        while change > 1e-9 and k < 40:
+            moved = (A @ x + np.arange(len(x))) / (2 * len(x))
+            x, change, k = moved, np.abs(moved - x).sum(), k + 1
+        return x, k
+
+    rng, found = np.random.default_rng(1), sj.jit(last)
+    for number, n in enumerate((31, 40, 52, 33, 47, 60)):
+        A, x = (rng.random((n, n)) < 0.2) * rng.random((n, n)), rng.random(n)
+        y, _, k = found(sj.array(A, format="csr"), sj.array(x))
+        wanted, rounds = expected(A, x)
+        assert int(k) == rounds
+        np.testing.assert_allclose(y.todense(), wanted, rtol=1e-9)
+        assert len(tables) <= number + 1
+    assert tables and None not in tables

@@ -78,3 +78,17 @@ def test_updates_behind_a_single_bool():
         wanted = X.copy()
         wanted[key] += V
         np.testing.assert_array_equal(sj.array(X).at[key].add(V).todense(), wanted)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 2.5, math.nan, 3, 0, True, False, np.float32(1.5), 1j])
+def test_arrays_of_one_value(value):
+    for shape in ((), (3,), (2, 0, 3), 5):
+        made, wanted = sj.numpy.full(shape, value), np.full(shape, value)
+        assert (made.shape, made.dtype) == (wanted.shape, wanted.dtype)
+        np.testing.assert_array_equal(made.todense(), wanted)
+        np.testing.assert_array_equal(np.signbit(made.todense().real), np.signbit(wanted.real))
+    wide = sj.numpy.full(3, value)[:, None, None]
+    assert wide.shape == (3, 1, 1)
+    np.testing.assert_array_equal((wide + 1).todense(), np.full((3, 1, 1), value) + 1)
+    with pytest.raises(sj.errors.FormatError):
+        sj.numpy.full(3, 2.5, dtype=int)

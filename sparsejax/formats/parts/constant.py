@@ -19,7 +19,6 @@ _NORESERVE = 0x4000
 _SMALL = 1 << 20
 """Bytes of an array for which there is memory."""
 _NUMBERS = frozenset([bool, int])
-"""Types of numbers of which zero is all zeros."""
 
 
 def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], format: str | Format | None = None) -> Storage:
@@ -28,11 +27,13 @@ def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], format: str
     >>> is_zeros(filled((2, 3), 0.0, np.dtype(float))), is_zeros(filled((2, 3), -0.0, np.dtype(float)))
     (True, False)
     """
-    if format is None and type(value) in _NUMBERS and math.prod(shape) * dtype.itemsize <= _SMALL:
-        vals = np.zeros(math.prod(shape), dtype) if value == 0 else np.full(math.prod(shape), value, dtype)
+    held = type(value) in _NUMBERS or (type(value) is float and dtype.char in "dD")
+    if format is None and held and math.prod(shape) * dtype.itemsize <= _SMALL:
+        zero = value == 0 and math.copysign(1.0, value) > 0
+        vals = np.zeros(math.prod(shape), dtype) if zero else np.full(math.prod(shape), value, dtype)
         vals.flags.writeable = False
         template = dense_template(Format.parse("dense", len(shape)), shape, dtype.type(0))
-        return Storage.dense(template, vals, {"zeros": True} if value == 0 else {})
+        return Storage.dense(template, vals, {"zeros": True} if zero else {})
     if any(ingest.fill_scalar(value, dtype).tobytes()):
         return ingest.as_storage(np.full(shape, value, dtype), format)
     wanted = Format.parse("dense" if format is None else format, len(shape))

@@ -109,11 +109,11 @@ class Table:
         return Register(at, size, aval, storage)
 
     def literal(self, storage: Storage) -> Register:
-        """A number of the program."""
+        """A number of the program, or what it makes of extents alone."""
         aval = Aval(storage.shape, storage.dtype, storage.format, storage.fill_value)
         at = self.room(ints_of(binding.input_slots(storage)))
         self.keep.append(storage)
-        return Register(at, 1, aval, storage)
+        return Register(at, size_of(aval), aval, storage)
 
     def carry(self, number: int, storage: Storage, aval: Aval) -> Register:
         """A carry, whose initial value is an operand."""
@@ -458,6 +458,8 @@ class Table:
                 registers += self.loops(self, step.eqn, plan.bodies(number), inputs, [inputs[n] for n in last])
             elif step.eqn.primitive.name == "checked":
                 registers.append(self.checked(step.eqn, inputs[0], samples[here], here in wanted))
+            elif not (inputs or step.eqn.effect or step.eqn.asks) and samples[here].format.is_dense:
+                registers.append(self.literal(samples[here]))  # an extent, or the numbers up to it
             else:
                 raise Unbound(f"a library call, {step.eqn.primitive.name}")
             for k in plan.dead[number]:
