@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats.passes import Learning, Passes
-from sparsejax.jit.runtime.passes import conversion_passes, entered_rows, partitions, segment_passes
+from sparsejax.jit.runtime.passes import conversion_passes, entered_rows, leading_digits, partitions, segment_passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
 
 pytestmark = pytest.mark.rotating(16)
@@ -500,9 +500,13 @@ def test_what_differs_from_the_fill_is_sifted(dtype, fill, threads, monkeypatch)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("keep", [1, 2, 5, 40])
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i4", "u8", "i8", "f2", "f4", "f8"])
-def test_the_largest_of_segments(dtype, keep, threads, monkeypatch):
+@pytest.mark.parametrize("way", ["heap", "digits"])
+def test_the_largest_of_segments(dtype, keep, threads, way, monkeypatch):
     """Short and long segments, with many equal numbers, NaN of either sign, infinities, zeros of either sign, and the least integers."""
     monkeypatch.setattr(segment_passes, "FAR", 0)
+    if way == "digits":
+        monkeypatch.setattr(segment_passes, "HEAPED", 0)
+        monkeypatch.setattr(leading_digits, "LONG", 0)
     rng, kind = np.random.default_rng(keep), np.dtype(dtype)
     pool = [-0.0, 0, 1, -2, np.nan, -np.nan, np.inf, -np.inf] if kind.kind == "f" else [0, 1, 2]
     if kind.kind in "iu":
@@ -510,7 +514,8 @@ def test_the_largest_of_segments(dtype, keep, threads, monkeypatch):
     for segments, longest in ((1, 1), (1, 300), (50, 12), (7, 90), (3, 500)):
         count = rng.integers(1, longest + 1, segments)
         starts = np.cumsum(count) - count
-        for some in (np.array(pool).astype(kind), rng.integers(0, 99, 200).astype(kind)):
+        near = (rng.normal(size=400) + 3).astype(kind)  # digits that are equal at first
+        for some in (np.array(pool).astype(kind), rng.integers(0, 99, 200).astype(kind), near):
             size = rng.choice(some, count.sum())
             with sj.config.using(num_threads=threads):
                 made = MANY.largest(size, starts, keep)

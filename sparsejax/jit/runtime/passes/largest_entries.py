@@ -49,7 +49,7 @@ def _largest(b: Builder, kind: str, size: int, absolute: bool) -> None:
     first, end, keep = (b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "keep")))
     names = "size", "pos", "made", "keys", "places"
     numbers, pos, made, keys, places = vectors(b, 3, (size, 8, 1, 8, 8), names)
-    heap, read = _Heap(b, keys, places, keep), _Keys(b, numbers, kind, absolute)
+    heap, read = _Heap(b, keys, places, keep), Keys(b, numbers, kind, absolute)
     with b.for_(first, end, "s") as segment:
         low, high = b.named("low", pos.get(b, segment)), b.named("high", pos.get(b, b.add(segment, 1)))
 
@@ -81,7 +81,7 @@ def _largest(b: Builder, kind: str, size: int, absolute: bool) -> None:
         b.if_else(b.lt(keep, b.sub(high, low)), some, all_of_them)
 
 
-def _larger(b: Builder, read: _Keys, first: Val, count: int, keys: Vector, put: Callable[[Val], None]) -> None:
+def _larger(b: Builder, read: Keys, first: Val, count: int, keys: Vector, put: Callable[[Val], None]) -> None:
     """Put those of some numbers that are larger than the least."""
     left = b.var("left", b.i64(0))
     b.set(left, read.above(first, count, keys.get(b, b.i64(0))))
@@ -91,7 +91,7 @@ def _larger(b: Builder, read: _Keys, first: Val, count: int, keys: Vector, put: 
 
 
 @dataclass(frozen=True)
-class _Keys:
+class Keys:
     """Numbers as integers above `LEAST`: one as 64 bits, many as wide as they are. Zeros are equal, NaN is above all others."""
 
     b: Builder
@@ -109,14 +109,43 @@ class _Keys:
 
     def above(self, at: Val, count: int, least: Val) -> Val:
         """A bit for each of so many numbers: whether it is larger than the key of another number."""
+        b, beside = self.b, self.numbers.element(self.b, least)
+        how = "sgt" if self._signed else "ugt"
+        return self._bits(
+            count, lambda begin, lanes: b.compare(how, self._keys(b.add(at, begin), lanes), b.splat(beside, lanes))
+        )
+
+    def digits(self, at: Val, lanes: int = 1) -> Val:
+        """Numbers as unsigned ones, as wide as they are."""
+        b, keys, scalar = self.b, self._keys(at, lanes), f"i{8 * self.numbers.size}"
+        if not self._signed:
+            return keys
+        lowest = b.const(scalar, -(2 ** (8 * self.numbers.size - 1)))
+        return b.binary("xor", keys, b.splat(lowest, lanes) if lanes > 1 else lowest)
+
+    def compared(self, how: str, at: Val, count: int, shift: int, digits: Val) -> Val:
+        """A bit for each of so many numbers: how its leading digits, those behind a shift, compare with others."""
+        b, beside = self.b, self.numbers.element(self.b, digits)
+
+        def part(begin: int, lanes: int) -> Val:
+            own = self.digits(b.add(at, begin), lanes)
+            own = b.binary("lshr", own, b.splat(b.const(beside.type, shift), lanes)) if shift else own
+            return b.compare(how, own, b.splat(beside, lanes))
+
+        return self._bits(count, part)
+
+    def single(self, how: str, at: Val, shift: int, digits: Val) -> Val:
+        """Whether the leading digits of one number compare so."""
+        b, own = self.b, self.digits(at)
+        own = b.binary("lshr", own, b.const(own.type, shift)) if shift else own
+        return b.compare(how, own, self.numbers.element(b, digits))
+
+    def _bits(self, count: int, part: Callable[[int, int], Val]) -> Val:
         b, lanes = self.b, min(LANES, count)
         bits = b.i64(0)
-        beside = b.splat(self.numbers.element(b, least), lanes)
         for begin in range(0, count, lanes):
-            found = b.compare("sgt" if self._signed else "ugt", self._keys(b.add(at, begin), lanes), beside)
-            part = b.convert("zext", b.convert("bitcast", found, f"i{lanes}"), "i64")
-            part = b.binary("shl", part, b.i64(begin)) if begin else part
-            bits = b.binary("or", bits, part)
+            found = b.convert("zext", b.convert("bitcast", part(begin, lanes), f"i{lanes}"), "i64")
+            bits = b.binary("or", bits, b.binary("shl", found, b.i64(begin)) if begin else found)
         return bits
 
     def _keys(self, at: Val, lanes: int) -> Val:

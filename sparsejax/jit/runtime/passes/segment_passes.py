@@ -20,6 +20,7 @@ from sparsejax.jit.runtime.passes import (
     entry_tests,
     insertions,
     largest_entries,
+    leading_digits,
     mapped_segments,
     named_segments,
     packed_entries,
@@ -63,9 +64,14 @@ class SegmentPasses(Passes):
         if absolute and size.dtype.kind == "c":
             size, absolute = magnitudes(size), False
         ends = np.append(starts, len(size))
-        if keep > HEAPED or not largest_entries.covers(size.dtype) or (ends[1:] - ends[:-1]).max() <= keep:
+        longest = (ends[1:] - ends[:-1]).max()
+        if longest <= keep:
             return super().largest(size, starts, keep, absolute)
-        return largest_entries.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
+        if keep <= HEAPED and largest_entries.covers(size.dtype):
+            return largest_entries.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
+        if len(size) >= leading_digits.LONG * len(starts) and leading_digits.covers(size.dtype, len(size)):
+            return leading_digits.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
+        return super().largest(size, starts, keep, absolute)
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
         listed = np.ascontiguousarray(listed)
