@@ -86,9 +86,9 @@ def nearest_first(A, waiting, distance):
         others = sj.prune(snp.where(waiting > limit, waiting, np.inf))
         shorter, distance = reach(A, near, distance)
         wanted = snp.maximum(AT_ONCE, number / WAITING)
-        return snp.minimum(others, shorter), distance, snp.clip(share * (wanted / count(near)) ** 2, 1e-12, 1e12)
+        return snp.minimum(others, shorter), distance, snp.clip(share * (wanted / count(near)) ** 1.5, 1e-12, 1e12)
 
-    return lax.while_loop(lambda s: snp.any(s[0] < np.inf), step, (waiting, distance, 1.0))[1]
+    return lax.while_loop(lambda s: snp.any(s[0] < np.inf), step, (waiting, distance, 0.1))[1]
 
 
 def reach(A, near, distance):
@@ -103,7 +103,7 @@ def count(x):
     return sj.einsum("i,->", x, 1.0, semiring="plus_second")
 
 
-AT_ONCE, WAITING = 24, 24
+AT_ONCE, WAITING = 24, 16
 """Few, so that few nodes are taken again, and not so few that rounds cost more."""
 SMALL = 1500
 """Nodes up to which it pays to take all at once."""
