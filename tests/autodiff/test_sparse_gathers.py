@@ -37,7 +37,7 @@ CASES = [(n, form, key) for n in FORMS for form, key in itertools.product(FORMS[
 
 
 @pytest.mark.parametrize("choose", ["returns=numbers", "returns=coordinates"])
-@pytest.mark.parametrize(("ndim", "form", "key"), rotation.share(CASES, 4))
+@pytest.mark.parametrize(("ndim", "form", "key"), rotation.share(CASES, 12))
 def test_gradients(ndim, form, key, choose):
     dense, A = operands(ndim, form)
     key = KEYS[ndim][key]

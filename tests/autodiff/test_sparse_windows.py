@@ -33,7 +33,7 @@ def operands(ndim, form, dtype=float):
     return dense, sj.array(dense, format=form)
 
 
-@pytest.mark.parametrize(("ndim", "form", "key"), rotation.share(CASES, 4))
+@pytest.mark.parametrize(("ndim", "form", "key"), rotation.share(CASES, 12))
 def test_gradients(ndim, form, key):
     dense, A = operands(ndim, form)
     key = KEYS[ndim][key]
