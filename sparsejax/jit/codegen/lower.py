@@ -319,7 +319,9 @@ class Lowering:
         """The running sum of a scalar workspace that is one."""
         if not summation.is_sum(stmt.producer, tensor):
             return None
-        return sums.Sum(self.b, tensor.name, tensor.dtype, summation.wants_exact(stmt.producer, bool(env.bound)))
+        inside = bool(env.bound)
+        exact = summation.wants_exact(stmt.producer, inside)
+        return sums.Sum(self.b, tensor.name, tensor.dtype, exact, lasting=not inside)
 
     def _assign(self, stmt: cin.Assign, env: Env) -> None:
         if env.mode.strip is not None:

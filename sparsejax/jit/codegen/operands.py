@@ -141,9 +141,10 @@ class Scalar:
             self.put(b, op, emit.load(b, pointer, number, self.tensor.dtype, 1, "part"))
 
     def absorb(self, b: Builder, lanes: sums.Sum) -> None:
-        """Add all lanes of a sum to this one."""
+        """Add all lanes of a sum to this one, unless they are its own."""
         assert self.total is not None
-        self.total.absorb(b, lanes)
+        if not lanes.owned:
+            self.total.absorb(b, lanes)
         self._written(b)
 
     def _written(self, b: Builder) -> None:

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 
 from sparsejax.jit.backend import host
-from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.types import lanes_of
+from sparsejax.jit.backend.builder import Builder, Val, Var
+from sparsejax.jit.backend.types import lanes_of, vector_of
 from sparsejax.jit.codegen import complex_parts, emit
 from sparsejax.jit.rewrite.summation import wide
 
@@ -41,23 +41,63 @@ def _hidden(b: Builder, value: float) -> Val:
     return b.call("llvm.arithmetic.fence.f64", "double", [b.const("double", value)])
 
 
+def _nothing(type: str) -> Val:
+    """Zero in all lanes of a type."""
+    return Val("zeroinitializer", type)
+
+
 class Sum:
-    """A running sum of numbers of `dtype`, one lane or many; `exact` collects what rounding loses, a `narrow` one rounds to `dtype` all along."""
+    """A running sum of numbers of `dtype`, one lane or many; `exact` collects what rounding loses, a `narrow` one rounds to `dtype` all along. The
+    lanes of a `lasting` sum, which is around all loops, are its own: all loops that add to it share them, and they are added up once, at the end."""
 
     def __init__(
-        self, b: Builder, name: str, dtype: np.dtype[Any], exact: bool, lanes: int = 1, narrow: bool = False
+        self,
+        b: Builder,
+        name: str,
+        dtype: np.dtype[Any],
+        exact: bool,
+        lanes: int = 1,
+        narrow: bool = False,
+        lasting: bool = False,
+        shared: tuple[list[Var], list[Var]] | None = None,
     ) -> None:
         self.dtype, self.narrow = dtype, narrow
         self.wide = dtype if narrow else wide(dtype)
         self.exact = exact and dtype == self.wide
-        start = emit.splat(b, emit.constant(b, 0, self.wide), lanes)
-        self._sums = [b.var(name, p) for p in start.parts]
-        self._lost = [b.var(f"{name}_lost", p) for p in start.parts] if self.exact else []
+        self.lasting = lasting and self.exact
+        self.owned = shared is not None
+        """Whether these lanes are those of another sum, which adds them up."""
+        self._own: dict[tuple[int, int], tuple[list[Var], list[Var]]] = {}
+        if shared is not None:
+            self._sums, self._lost = shared
+        else:
+            start = emit.splat(b, emit.constant(b, 0, self.wide), lanes)
+            self._sums = [b.var(name, p) for p in start.parts]
+            self._lost = [b.var(f"{name}_lost", p) for p in start.parts] if self.exact else []
         self._ones: tuple[Val, Val] | None = None
         """One and minus one in lanes, where sums and differences are also products with these."""
         if self.exact and lanes > 1 and host.has("fma"):
             one, minus = (b.splat(_hidden(b, x), lanes) for x in (1.0, -1.0))
             self._ones = one, minus
+
+    def in_lanes(self, b: Builder, lanes: int, copy: int = 0) -> Sum:
+        """A sum like this one in so many lanes, which is to be absorbed unless it is `owned`; another one for every `copy`."""
+        shared = None
+        if self.lasting:
+            if (lanes, copy) not in self._own:
+                nothing = _nothing(vector_of("double", lanes))
+                names = [f"{name}{k}" for name in ("lanes", "lanes_lost") for k in range(len(self._sums))]
+                made = [b.lasting(name, nothing) for name in names]
+                self._own[lanes, copy] = made[: len(self._sums)], made[len(self._sums) :]
+            shared = self._own[lanes, copy]
+        return Sum(b, "lanes", self.dtype, self.exact, lanes, self.narrow, shared=shared)
+
+    def _settle(self, b: Builder) -> None:
+        """Add up the lanes, which begin anew."""
+        for (lanes, _), shared in self._own.items():
+            self.absorb(b, Sum(b, "lanes", self.dtype, self.exact, lanes, self.narrow, shared=shared))
+            for var in (*shared[0], *shared[1]):
+                b.set(var, _nothing(var.type))
 
     def add(self, b: Builder, value: emit.Num) -> None:
         """Add `value` (as many lanes as the sum)."""
@@ -88,6 +128,7 @@ class Sum:
 
     def get(self, b: Builder) -> emit.Num:
         """The total so far, rounded to `dtype`."""
+        self._settle(b)
         parts = []
         for k, total in enumerate(self._sums):
             plain = b.get(total)
@@ -104,6 +145,7 @@ class Sum:
 
     def save(self, b: Builder, pointer: Val, place: Val) -> None:
         """Write the sum with all its digits to `pointer[place]` and on."""
+        self._settle(b)
         for k, var in enumerate((*self._sums, *self._lost)):
             b.store(pointer, b.add(place, k), b.get(var))
 

@@ -130,7 +130,7 @@ class VectorLoop:
             self.copies = (2 if halves and copies > 1 else 1) if exact else copies
             self.ahead = AHEAD if exact and copies > 1 and _rounds(body.rhs) else 1
             for lanes, copy in self.sets(widest):
-                self.totals[lanes, copy] = Lanes(context.b, body, lanes, whole, self.first_of(lanes))
+                self.totals[lanes, copy] = Lanes(context.b, body, lanes, whole, self.first_of(lanes), copy)
 
     def sets(self, widest: int) -> list[tuple[int, int]]:
         """The sets of lanes of a reduction: how many lanes, and the number of the copy."""
@@ -330,13 +330,19 @@ class Lanes:
     Sets of an extreme note what is not a number in one place, that of the `first` set. Truth values are counted, which leaves no lanes to add up."""
 
     def __init__(
-        self, b: Builder, body: cin.Assign, lanes: int, whole: sums.Sum | None, first: Lanes | None = None
+        self,
+        b: Builder,
+        body: cin.Assign,
+        lanes: int,
+        whole: sums.Sum | None,
+        first: Lanes | None = None,
+        copy: int = 0,
     ) -> None:
         self._b, self._op, self._dtype = b, body.op or "", body.lhs.dtype
         self.count = lanes
         self.sum: sums.Sum | None = None
         if whole is not None:
-            self.sum = sums.Sum(self._b, "lanes", whole.dtype, whole.exact, lanes, whole.narrow)
+            self.sum = whole.in_lanes(self._b, lanes, copy)
             return
         self._counted: Var | None = None
         if counts(body):
@@ -413,7 +419,7 @@ def gathered(context: Context, body: cin.Assign, env: Env, totals: Sequence[Lane
     b, made = context.b, None
     for lanes in totals:
         if lanes.sum is not None and lanes.sum.exact:
-            env.scalar(body.lhs.tensor).absorb(b, lanes.sum)
+            env.scalar(body.lhs.tensor).absorb(b, lanes.sum)  # its own are added up when it is read
             continue
         own = lanes.get()
         made = (
