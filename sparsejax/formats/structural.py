@@ -161,8 +161,8 @@ def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Form
 def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
     """The same entries, in row-major order of dimensions, under another shape and format.
 
-    Linear in the entries. Only axes that merge or split are recomputed; a group of them with more than 2^63 positions is
-    recomputed in Python integers, which is slower but exact. A dense array is a view where its layout allows.
+    Linear in the entries; O(ndim) where dense levels alone merge or split. Only axes that merge or split are recomputed; a group of them with more
+    than 2^63 positions is recomputed in Python integers, which is slower but exact. A dense array is a view where its layout allows.
     FormatError where the sizes differ or a new extent exceeds 64 bits.
 
     >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
@@ -176,6 +176,9 @@ def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
         if convert.in_order(storage.format) and convert.in_order(format):
             return Storage.dense(dense_template(format, new, storage.fill_value), storage.vals, {})
         return convert.from_dense(convert.to_dense(storage).reshape(new), format, storage.fill_value)
+    buffers = _kept_buffers(storage, new, format)
+    if buffers is not None:
+        return Storage(format, new, storage.fill_value, buffers, storage.vals)
     columns, vals = storage.expand()
     moved: list[Array] = [np.zeros(0)] * len(new)
     for old_axes, new_axes in groups(storage.shape, new):
@@ -192,6 +195,27 @@ def reshape(storage: Storage, shape: Sequence[int], format: Format) -> Storage:
     in_order = in_order and format.order == tuple(range(format.ndim)) and not form.blocked and not format.blocked
     distinct = all(level.unique for level in form.levels)
     return convert.from_columns(moved, vals, new, format, storage.fill_value, distinct, 0 if in_order else None)
+
+
+def _kept_buffers(storage: Storage, new: Sequence[int], format: Format) -> tuple[tuple[Array, ...], ...] | None:
+    """The buffers of the same entries under another shape, if these are the same: dense levels alone merge and split, in row-major order.
+
+    (d,d,c)  20 2 7     csr  40 7      pos and crd of the last level, and values
+    """
+    form = storage.format
+    for one in (form, format):
+        if one.blocked or one.order != tuple(range(one.ndim)):
+            return None
+    made: list[tuple[Array, ...]] = []
+    for old_axes, new_axes in groups(storage.shape, new):
+        levels, wanted = ([own.levels[a] for a in axes] for own, axes in ((form, old_axes), (format, new_axes)))
+        if all(level.full for level in (*levels, *wanted)):
+            made += [()] * len(new_axes)
+        elif levels == wanted and len(levels) == 1 and storage.shape[old_axes[0]] == new[new_axes[0]]:
+            made.append(storage.buffers[old_axes[0]])
+        else:
+            return None
+    return tuple(made)
 
 
 def _regrouped_exactly(columns: Sequence[Array], old: Sequence[int], new: Sequence[int], count: int) -> list[Array]:

@@ -24,7 +24,7 @@ from sparsejax.lax import extents as sizes
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, real
-from sparsejax.lax.structural import broadcast_to, convert_format, refill, reshape, transpose
+from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, refill, reshape, squeeze, transpose
 
 Factor = tuple[Any, tuple[int, ...]]
 """A value with a label per axis."""
@@ -190,13 +190,19 @@ def pull(factors: Sequence[Factor], labels: tuple[int, ...], to: Linear) -> Any:
     kept = [x for k, x in enumerate(labels) if k not in free]
     shape = [n for k, n in enumerate(to.shape) if k not in free]
     repeated = len(set(kept)) < len(kept)
-    mask = None if not to.is_sparse else reshape(to.pattern, shape) if free else to.pattern
+    mask = to.pattern if to.is_sparse else None
+    for axis in reversed(free if to.is_sparse else ()):
+        mask = squeeze(mask, axis)
     if len(factors) == 1 and not repeated and set(factors[0][1]) <= set(kept):
         made = _spread(factors[0], kept, shape, mask)
     else:
         made = _contracted(factors, kept, shape, mask)
-    if free:
-        made = keep(reshape(made, to.shape, to.format if mask is not None and shape else None), to)
+    if free and mask is not None:
+        for axis in free:
+            made = expand_dims(made, axis)
+        made = keep(made if made.format == to.format else convert_format(made, to.format), to)
+    elif free:
+        made = keep(reshape(made, to.shape), to)
     return as_dtype(made, to.dtype)
 
 
