@@ -33,12 +33,16 @@ _latest: Recent[Asked, tuple[weakref.ref[KernelPlanner], Made]] = Recent(32)
 
 
 def _is_alike(nest: Nest) -> bool:
-    """Whether all that a kernel reads and writes is sparse, at the same coordinates and stored in the same order."""
+    """Whether all that a kernel reads and writes is sparse, at the same coordinates and stored in the same order, position by position: how close
+    entries lie changes nothing then."""
     features = nest.features
     if features.rank or features.reduced or features.placed or not (features.plain and features.sparse_result):
         return False
     order = nest.output.format.order
-    return all(a.indices == nest.indices and a.tensor.format.order == order for a in nest.reads if a.indices)
+    reads = [a for a in nest.reads if a.indices]
+    if any(level.shared for a in reads for level in a.tensor.format.levels):
+        return False  # how many positions there are is told beside the entries (`statistics.Positions.runs`)
+    return all(a.indices == nest.indices and a.tensor.format.order == order for a in reads)
 
 
 class KernelPlanner:

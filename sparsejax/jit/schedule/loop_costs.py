@@ -72,7 +72,6 @@ class LoopCosts(Computed):
         """What a loop may walk, with its `level`."""
         copied = frozenset(filter(self.against_the_result, self.drained))
         self._walks: dict[tuple[cin.IndexVar, ...], State] = {(): State((), frozenset(), copied, 0.0, 1.0)}
-        self._tied = _tied(nest)
         self.lanes = nest.output.dtype.itemsize / 8
         """Words of 8 bytes that a value takes."""
         computed = [p.rhs for p in nest.producers] or [nest.value]
@@ -131,9 +130,7 @@ class LoopCosts(Computed):
         return work
 
     def extend(self, state: State, var: cin.IndexVar) -> State:
-        """The state with one more loop inside; a loop of statements in which none of those around it stands is beside them."""
-        if state.bound and not self._tied[var] & state.bound:
-            state = state._replace(survivors=1.0, thin=1.0)
+        """The state with one more loop inside."""
         bound, order = state.bound, (*state.order, var)
         fills = bool(self.drained) and self.fills(order)
         leaders, discordant, strided = self.roles(state, var)
@@ -319,15 +316,3 @@ class LoopCosts(Computed):
         # a copy is remembered with its array: operands of a program for many shapes come new with every call
         again = not (tensor.name in self.facts.fresh or self.nest.bounded)
         return whole / self.machine.calls if again else whole
-
-
-def _tied(nest: Nest) -> dict[cin.IndexVar, frozenset[cin.IndexVar]]:
-    """The variables that stand in one statement with each, or with those that do: loops over others are beside its loops, whatever the order says."""
-    found: list[frozenset[cin.IndexVar]] = []
-    statements = [{*cin.followed(p.target.indices), *cin.variables(p.rhs)} for p in nest.producers]
-    statements.append({*cin.followed(nest.indices), *cin.variables(nest.value)})
-    for own in map(frozenset, statements):
-        joined = [s for s in found if s & own]
-        found = [s for s in found if not s & own] + [own.union(*joined)]
-    known = {v: s for s in found for v in s}
-    return {v: known.get(v, frozenset(nest.variables)) for v in nest.variables}
