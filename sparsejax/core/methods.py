@@ -296,21 +296,23 @@ class ArrayBase:
         """The array itself: entries are always sorted."""
         return self
 
-    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
-        """The sum along axes, or of all entries; see `sparsejax.numpy.sum`."""
-        return surface["sum"](self, axis, dtype, keepdims)
+    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False, **more: Any) -> Array:
+        """The sum along axes, or of all entries; `initial=` and `where=` as those of `sparsejax.numpy.sum`."""
+        return surface["sum"](self, axis, dtype, keepdims, **more)
 
-    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
-        """The product along axes, or of all entries."""
-        return surface["prod"](self, axis, dtype, keepdims)
+    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False, **more: Any) -> Array:
+        """The product along axes, or of all entries; `initial=` and `where=` as those of `sparsejax.numpy.prod`."""
+        return surface["prod"](self, axis, dtype, keepdims, **more)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Array:
-        """The maximum along axes, or of all entries; those that are not stored count with the fill."""
-        return surface["max"](self, axis, keepdims)
+    def max(self, axis: Any = None, keepdims: bool = False, **more: Any) -> Array:
+        """The maximum along axes, or of all entries; those that are not stored count with the fill. `initial=` and `where=` as those of
+        `sparsejax.numpy.max`."""
+        return surface["max"](self, axis, keepdims, **more)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Array:
-        """The minimum along axes, or of all entries; those that are not stored count with the fill."""
-        return surface["min"](self, axis, keepdims)
+    def min(self, axis: Any = None, keepdims: bool = False, **more: Any) -> Array:
+        """The minimum along axes, or of all entries; those that are not stored count with the fill. `initial=` and `where=` as those of
+        `sparsejax.numpy.min`."""
+        return surface["min"](self, axis, keepdims, **more)
 
     def any(self, axis: Any = None, keepdims: bool = False) -> Array:
         """Whether any entry along axes is not zero."""

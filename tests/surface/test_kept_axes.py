@@ -28,3 +28,14 @@ def test_new_axes_of_extent_one(kind):
     for place in (0, 1, 2):
         made = sj.jit(lambda a, place=place: snp.expand_dims(getattr(snp, kind)(a, axis=1), place))(X)
         np.testing.assert_array_equal(made.todense(), np.expand_dims(getattr(np, kind)(X, axis=1), place))
+
+
+@pytest.mark.parametrize("kind", ["sum", "prod", "min", "max"])
+def test_methods_begin_where_they_are_told(kind):
+    for form in ("dense", "csf"):
+        a = sj.array(X, format=form)
+        wanted = getattr(X, kind)(axis=1, initial=3.0, where=X > 5)
+        np.testing.assert_allclose(getattr(a, kind)(axis=1, initial=3.0, where=a > 5).todense(), wanted, rtol=1e-12)
+        np.testing.assert_allclose(getattr(a, kind)(initial=30.0).todense(), getattr(X, kind)(initial=30.0), rtol=1e-12)
+    with pytest.raises(TypeError, match="other"):
+        getattr(sj.array(X), kind)(other=1)

@@ -122,8 +122,8 @@ class LoopCosts(Computed):
             [walked(a, var, bound) * (self.filled(a, bound) if copied and a in copied else 1.0) for a in leaders]
         )
         work = sum(lengths)
-        jumps = meet and len(leaders) == 2 and not any(statistics.runs_of(self.facts[a.tensor.name]) for a in leaders)
-        if jumps and UNEVEN * max(1.0, lengths[0]) < lengths[1]:
+        in_runs = any(statistics.runs_of(self.facts[a.tensor.name]) is not None for a in leaders)
+        if meet and len(leaders) == 2 and not in_runs and lengths[0] and UNEVEN * max(1.0, lengths[0]) < lengths[1]:
             work = min(work, lengths[0] * GALLOP * math.log2(lengths[1] / lengths[0]))
         if not leaders or self.leaves(var, bound, leaders, fills):
             work += float(self.extents[var])
