@@ -298,21 +298,27 @@ class ArrayBase:
 
     def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False, **more: Any) -> Array:
         """The sum along axes, or of all entries; `initial=` and `where=` as those of `sparsejax.numpy.sum`."""
-        return surface["sum"](self, axis, dtype, keepdims, **more)
+        return (
+            surface["sum"](self, axis, dtype, keepdims, **more) if more else surface["sum"](self, axis, dtype, keepdims)
+        )
 
     def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False, **more: Any) -> Array:
         """The product along axes, or of all entries; `initial=` and `where=` as those of `sparsejax.numpy.prod`."""
-        return surface["prod"](self, axis, dtype, keepdims, **more)
+        return (
+            surface["prod"](self, axis, dtype, keepdims, **more)
+            if more
+            else surface["prod"](self, axis, dtype, keepdims)
+        )
 
     def max(self, axis: Any = None, keepdims: bool = False, **more: Any) -> Array:
         """The maximum along axes, or of all entries; those that are not stored count with the fill. `initial=` and `where=` as those of
         `sparsejax.numpy.max`."""
-        return surface["max"](self, axis, keepdims, **more)
+        return surface["max"](self, axis, keepdims, **more) if more else surface["max"](self, axis, keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False, **more: Any) -> Array:
         """The minimum along axes, or of all entries; those that are not stored count with the fill. `initial=` and `where=` as those of
         `sparsejax.numpy.min`."""
-        return surface["min"](self, axis, keepdims, **more)
+        return surface["min"](self, axis, keepdims, **more) if more else surface["min"](self, axis, keepdims)
 
     def any(self, axis: Any = None, keepdims: bool = False) -> Array:
         """Whether any entry along axes is not zero."""
