@@ -36,6 +36,7 @@ import scipy.sparse.linalg
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from examples.refinement import refined
 
 Data = dict[str, Any]
 Run = Callable[[Data], Any]
@@ -158,15 +159,6 @@ def elements(nodes: np.ndarray, place: float) -> tuple[Any, ...]:
     rows, columns = np.concatenate([left, right, left, right]), np.concatenate([left, right, right, left])
     values = np.concatenate([1 / length, 1 / length, -1 / length, -1 / length])
     return values, rows, columns, left, right, load * length / 2
-
-
-def refined(nodes: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """The nodes with those elements halved at whose ends the slopes jump most."""
-    slopes = np.diff(u) / np.diff(nodes)
-    jump = np.abs(np.diff(slopes, prepend=slopes[0])) + np.abs(np.diff(slopes, append=slopes[-1]))
-    indicator = jump * np.diff(nodes)
-    halved = np.flatnonzero(indicator > indicator.max() / 4)
-    return np.sort(np.concatenate([nodes, (nodes[halved] + nodes[halved + 1]) / 2]))
 
 
 def mesh_scipy(d: Data) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats.runs import crd_dtype
+from sparsejax.formats.runs import before, crd_dtype
 
 Array = NDArray[Any]
 
@@ -28,9 +28,7 @@ def lined(
     rows, extent = extents
     columns = np.add.outer(np.arange(rows, dtype=crd_dtype(extent)), np.array(offsets, crd_dtype(extent)))
     inside = (columns >= 0) & (columns < extent)
-    pos = np.empty(rows + 1, np.int64)
-    pos[0] = 0
-    np.cumsum(inside.sum(axis=1), out=pos[1:])
+    pos = before(inside.sum(axis=1))
     if lines is None:
         return pos, columns[inside], None
     slots = np.empty(columns.shape, lines[0].dtype)

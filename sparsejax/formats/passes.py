@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 from sparsejax import config
 from sparsejax.formats import largest, lined, recurrences, searches
 from sparsejax.formats.distances import differs, magnitudes
-from sparsejax.formats.runs import added, changes, keys_of
+from sparsejax.formats.runs import added, before, changes, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
 Array = NDArray[Any]
@@ -65,13 +65,6 @@ MANY = 4096
 
 LOADED, OFTEN = 32, 256
 """Passes of one kind over few entries after which machine code is loaded that another process has compiled; after which it is compiled."""
-
-
-def _before(counts: Array) -> Array:
-    """The sum of the counts before each of them, and of all."""
-    sums = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=sums[1:])
-    return sums
 
 
 class Passes:
@@ -96,9 +89,7 @@ class Passes:
         >>> Passes().offsets(np.array([0, 0, 2]), 3)
         array([0, 2, 2, 3])
         """
-        pos = np.zeros(parents + 1, np.int64)
-        np.cumsum(np.bincount(parent, minlength=parents), out=pos[1:])
-        return pos
+        return before(np.bincount(parent, minlength=parents))
 
     def take(self, column: Array, index: Array) -> Array:
         """`column[index]`; indices are in bounds."""
@@ -174,8 +165,7 @@ class Passes:
         (array([0, 1, 1, 3]), array([1, 0, 1], dtype=int32), array([5, 6, 7]))
         """
         far = differs(matrix, fill, tol) if flags is None else flags
-        pos = np.append(0, np.cumsum(np.count_nonzero(far, axis=1)))
-        return pos, far.nonzero()[1].astype(crd_dtype(matrix.shape[1])), matrix[far]
+        return before(np.count_nonzero(far, axis=1)), far.nonzero()[1].astype(crd_dtype(matrix.shape[1])), matrix[far]
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
         """(ends, order): coordinate c, below `extent`, is in the list at `order[ends[c]:ends[c + 1]]`.
@@ -194,7 +184,7 @@ class Passes:
         (array([2, 0]), array([0, 1, 3]))
         """
         start = pos[index]
-        return start, _before(pos[index + 1] - start)
+        return start, before(pos[index + 1] - start)
 
     def copied(self, start: Array, pos: Array, columns: Sequence[Array]) -> list[Array]:
         """Columns of the segments that begin at `start` and stand at `pos` afterwards, side by side.
@@ -225,7 +215,7 @@ class Passes:
         if chosen.step > 1:
             made //= made.dtype.type(chosen.step)
         made = made.astype(crd_dtype(len(chosen)), copy=False)
-        return _before(inside)[pos - first], made, [column[number] for column in columns]
+        return before(inside)[pos - first], made, [column[number] for column in columns]
 
     def mapped(
         self, pos: Array, crd: Array, listed: Array, extent: int, vals: Array
@@ -245,7 +235,7 @@ class Passes:
         place = table[crd[first:end]]
         inside = place >= 0
         number = inside.nonzero()[0]
-        made, crd, vals = _before(inside)[pos - first], place[number], vals[first:end][number]
+        made, crd, vals = before(inside)[pos - first], place[number], vals[first:end][number]
         if (listed[1:] > listed[:-1]).all():
             return made, crd, vals
         key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * len(listed) + crd
@@ -267,7 +257,7 @@ class Passes:
         crd = crd[first:end]
         begin = ends[crd]
         counts = ends[crd + 1] - begin
-        total = _before(counts)
+        total = before(counts)
         made = total[pos - first]
         number = np.arange(len(crd)).repeat(counts)
         number += first
@@ -452,7 +442,7 @@ class Passes:
         (array([0, 1, 2]), [array([6, 7])])
         """
         number = flags.nonzero()[0]
-        return _before(flags)[pos], [column[number] for column in columns]
+        return before(flags)[pos], [column[number] for column in columns]
 
     def distant(self, pos: Array, fill: Any, tol: Any, columns: Sequence[Array]) -> Chosen | None:
         """`chosen` by whether the last column differs from the fill by more than `tol` (`distances.differs`); None where all do.

@@ -15,6 +15,17 @@ ADDED, PAIRWISE = 64, 8
 """Entries at one place up to which all but the first are added up one after the other; numbers up to which NumPy does."""
 
 
+def before(counts: Array) -> Array:
+    """The sum of the counts before each of them, and behind these that of all: where segments of so many entries begin and end.
+
+    >>> before(np.array([2, 0, 1]))
+    array([0, 2, 2, 3])
+    """
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
 def changes(columns: Sequence[Array]) -> NDArray[np.bool_]:
     """Whether each entry differs from the one before it in some column (the first one does)."""
     fresh = np.ones(len(columns[0]), bool)

@@ -33,6 +33,14 @@ def operands(ndim, form, dtype=float):
     return dense, sj.array(dense, format=form)
 
 
+def check(loss, A, wanted):
+    """The gradient, at once and traced, in the format of the operand."""
+    for gradient in (sj.grad(loss), sj.jit(sj.grad(loss))):
+        made = gradient(A)
+        assert made.format == A.format
+        np.testing.assert_allclose(made.todense(), wanted, rtol=1e-12)
+
+
 @pytest.mark.parametrize(("ndim", "form", "key"), rotation.share(CASES, 12))
 def test_gradients(ndim, form, key):
     dense, A = operands(ndim, form)
@@ -44,10 +52,7 @@ def test_gradients(ndim, form, key):
 
     wanted = np.zeros(dense.shape)
     wanted[key] = 2 * dense[key] * weights
-    for gradient in (sj.grad(loss), sj.jit(sj.grad(loss))):
-        made = gradient(A)
-        assert made.format == A.format
-        np.testing.assert_allclose(made.todense(), np.where(dense != 0, wanted, 0), rtol=1e-12)
+    check(loss, A, np.where(dense != 0, wanted, 0))
 
     def slope(A):
         return (sj.grad(loss)(A) * A).sum()

@@ -15,6 +15,7 @@ import numpy as np
 from sparsejax.formats import passes
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import Array
+from sparsejax.formats.runs import before
 from sparsejax.formats.storage import Storage
 
 
@@ -40,7 +41,7 @@ def carried(x: Storage, like: Storage) -> Array | None:
         if inside is not None:
             if np.count_nonzero(inside) != len(pos) - 1:
                 return None
-            pos = pos[np.append(0, inside.cumsum())]
+            pos = pos[before(inside)]
         crd, to_crd = (_numbers([b[-1] for b in s.buffers[first:stop]], extents) for s in (x, like))
         last = stop == len(form.levels)
         vals = x.vals if last else np.ones(len(crd), bool)

@@ -273,6 +273,14 @@ class Builder(ABC):
     def max(self, a: Val, b: Val) -> Val:
         return self.select(self.lt(a, b), b, a)
 
+    @contextmanager
+    def bits_of(self, word: Val) -> Iterator[Val]:
+        """A loop over the bits of an i64 that are set, by number, lowest first."""
+        left = self.var("left", word)
+        with self.while_(lambda: self.ne(self.get(left), 0)):
+            yield self.call("llvm.cttz.i64", "i64", [self.get(left), self.const("i1", 1)])
+            self.set(left, self.and_(self.get(left), self.sub(self.get(left), 1)))
+
     def increment(self, var: Var, by: Val | int = 1) -> None:
         self.set(var, self.add(self.get(var), by))
 

@@ -134,14 +134,12 @@ class Bucket(Listed):
 
     def _each(self, b: Builder, table: Val, visit: Callable[[Val], None]) -> None:
         """Visit the record of every list in use, in order."""
-        with b.for_(b.i64(0), b.i64(1 << DIGIT - WORD), "w") as w:
-            word = b.var("bits", b.load(table, b.add(w, self._bitmap), "i64", "word"))
-            with b.while_(lambda: b.ne(b.get(word), 0)):
-                bits = b.get(word)
-                lowest = b.call("llvm.cttz.i64", "i64", [bits, b.const("i1", 1)])
-                digit = b.add(b.binary("shl", w, b.i64(WORD)), lowest)
-                visit(b.named("record", b.mul(digit, self._fields)))
-                b.set(word, b.and_(b.get(word), b.sub(b.get(word), 1)))
+        with (
+            b.for_(b.i64(0), b.i64(1 << DIGIT - WORD), "w") as w,
+            b.bits_of(b.load(table, b.add(w, self._bitmap), "i64", "word")) as bit,
+        ):
+            digit = b.add(b.binary("shl", w, b.i64(WORD)), bit)
+            visit(b.named("record", b.mul(digit, self._fields)))
 
     def reset(self, b: Builder) -> None:
         """Draining has emptied the lists already."""

@@ -8,14 +8,12 @@ Draining costs size / 64, also where little was inserted. What a mask does not l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import emit
-from sparsejax.jit.codegen.kernel_memory import Keeper
 from sparsejax.jit.codegen.workspaces.bitmap import Bitmap
 from sparsejax.jit.cost.workspace_price import LANES
 from sparsejax.jit.ir import cin
@@ -40,18 +38,8 @@ class Sieve(NamedTuple):
 class Marks(Bitmap):
     """See `protocol`; the key must fit one word."""
 
-    def __init__(
-        self,
-        b: Builder,
-        tensor: cin.Tensor,
-        extents: Sequence[Val],
-        op: str | None,
-        only: cin.Literal | None = None,
-        keeper: Keeper | None = None,
-    ) -> None:
-        super().__init__(b, tensor, extents, op, only, keeper)
-        self.sieve: Sieve | None = None
-        """What tells which entries are kept of all that were inserted."""
+    sieve: Sieve | None = None
+    """What tells which entries are kept of all that were inserted."""
 
     def _list_marked(self, b: Builder, bits: Val, first: Val) -> None:
         if self.sieve is None:

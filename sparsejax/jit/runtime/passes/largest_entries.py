@@ -83,11 +83,8 @@ def _largest(b: Builder, kind: str, size: int, absolute: bool) -> None:
 
 def _larger(b: Builder, read: Keys, first: Val, count: int, keys: Vector, put: Callable[[Val], None]) -> None:
     """Put those of some numbers that are larger than the least."""
-    left = b.var("left", b.i64(0))
-    b.set(left, read.above(first, count, keys.get(b, b.i64(0))))
-    with b.while_(lambda: b.ne(b.get(left), 0)):
-        put(b.named("place", b.add(first, b.call("llvm.cttz.i64", "i64", [b.get(left), b.const("i1", 1)]))))
-        b.set(left, b.and_(b.get(left), b.sub(b.get(left), 1)))
+    with b.bits_of(read.above(first, count, keys.get(b, b.i64(0)))) as bit:
+        put(b.named("place", b.add(first, bit)))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sparsejax.formats.passes import Array
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen.kernel_memory import clear
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.entry_tests import WORD
 from sparsejax.jit.runtime.passes.largest_entries import Keys
 from sparsejax.jit.runtime.passes.pass_kernels import address, as_kernel, run_parts, vectors
 
@@ -24,7 +25,6 @@ BITS, TABLES = 11, 4
 """Bits of a digit; tables in which numbers that follow each other are counted, since what was just counted is slow to read again."""
 LONG = 1 << 13
 """Numbers from which a segment is worth clearing tables."""
-WORD = 64
 
 
 def covers(dtype: np.dtype[np.generic], count: int) -> bool:
@@ -113,13 +113,13 @@ class _Search:
 
     def _each(self, how: str, shift: int, digits: Val, what: Callable[[Val], None]) -> None:
         """Call `what` with the places of numbers whose leading digits compare so, in order."""
-        b, left = self._b, self._b.var("left", self._b.i64(0))
+        b = self._b
         stop = b.named("stop", b.add(self._low, b.and_(b.sub(self._high, self._low), b.i64(-WORD))))
-        with b.for_(self._low, stop, "p", step=WORD) as p:
-            b.set(left, self._read.compared(how, p, WORD, shift, digits))
-            with b.while_(lambda: b.ne(b.get(left), 0)):
-                what(b.named("place", b.add(p, b.call("llvm.cttz.i64", "i64", [b.get(left), b.const("i1", 1)]))))
-                b.set(left, b.and_(b.get(left), b.sub(b.get(left), 1)))
+        with (
+            b.for_(self._low, stop, "p", step=WORD) as p,
+            b.bits_of(self._read.compared(how, p, WORD, shift, digits)) as bit,
+        ):
+            what(b.named("place", b.add(p, bit)))
         with b.for_(stop, self._high, "p") as p, b.if_(self._read.single(how, p, shift, digits)):
             what(p)
 

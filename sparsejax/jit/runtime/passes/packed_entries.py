@@ -301,15 +301,12 @@ def _moved(b: Builder, here: Val, to: Val, bits: Val, moves: Pairs) -> None:
 
 def _singly(b: Builder, here: Val, to: Val, bits: Val, moves: Pairs) -> None:
     """Where there is no room for more than these."""
-    at, left = b.var("next", to), b.var("left", bits)
+    at = b.var("next", to)
     b.set(at, to)
-    b.set(left, bits)
-    with b.while_(lambda: b.ne(b.get(left), 0)):
-        own = b.call("llvm.cttz.i64", "i64", [b.get(left), b.const("i1", 1)])
+    with b.bits_of(bits) as own:
         for source, target in moves:
             target.put(b, b.get(at), source.get(b, b.add(here, own)))
         b.increment(at)
-        b.set(left, b.and_(b.get(left), b.sub(b.get(left), 1)))
 
 
 @as_kernel

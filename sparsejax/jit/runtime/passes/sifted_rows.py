@@ -89,7 +89,7 @@ def _counted(b: Builder, test: entry_tests.Test, size: int) -> None:
 def _written(b: Builder, test: entry_tests.Test, size: int, crd_size: int) -> None:
     rows = _Rows(b, test, size)
     crd, vals = vectors(b, 6, (crd_size, size), ("crd", "vals"))
-    at, left = b.var("at", rows.made.get(b, rows.first)), b.var("left", b.i64(0))
+    at = b.var("at", rows.made.get(b, rows.first))
 
     def put(number: Val, column: Val, element: Val) -> None:
         crd.put(b, b.get(at), crd.element(b, b.add(column, number)))
@@ -104,10 +104,8 @@ def _written(b: Builder, test: entry_tests.Test, size: int, crd_size: int) -> No
                 put(k, column, element)
 
         def some() -> None:
-            b.set(left, bits)
-            with b.while_(lambda: b.ne(b.get(left), 0)):
-                put(rows.number(b.call("llvm.cttz.i64", "i64", [b.get(left), b.const("i1", 1)])), column, element)
-                b.set(left, b.and_(b.get(left), b.sub(b.get(left), 1)))
+            with b.bits_of(bits) as bit:
+                put(rows.number(bit), column, element)
 
         b.if_else(b.eq(bits, b.i64(rows.whole(count))), all_of_them, some)
 
