@@ -9,6 +9,7 @@ import numpy as np
 
 from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries
+from sparsejax.formats.counting import counted
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.segments import Array, crd_dtype
 from sparsejax.formats.parts import joined
@@ -140,7 +141,7 @@ def selection(
         inside = (found >= 0) & (found < extent)
         ends, found = np.append(0, np.cumsum(inside)).astype(np.int64), found[inside]
     else:
-        ends, found = np.arange(len(found) + 1), numbers(found, extent, axis)
+        ends, found = counted(0, len(found) + 1, _INT64), numbers(found, extent, axis)
     level = ends, found.astype(crd_dtype(extent), copy=False)
     return Storage(format, shape, dtype.type(0), (*((),) * (len(shape) - 1), level), np.ones(len(found), dtype))
 

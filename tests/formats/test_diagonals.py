@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.errors import FormatError
-from sparsejax.formats import Format, Storage, convert, structural
+from sparsejax.formats import Format, Storage, convert, counting, structural
 from sparsejax.formats.parts import diagonals, located
 
 FORMATS = (
@@ -52,6 +52,27 @@ def test_one_diagonal(name, shape):
         coords = np.stack([np.arange(f, f + count) for f in first])
         same(made, convert.from_coords(coords, values, shape, form, np.float64(0)))
         np.testing.assert_array_equal(snp.eye(*shape, k, format=name).todense(), np.eye(*shape, k))
+
+
+@pytest.mark.parametrize("count", [5_000, 40_000, counting.KEPT - 1, counting.KEPT + 1])
+@pytest.mark.parametrize("name", ["csr", "coo"])
+def test_long_diagonals(name, count):
+    """They share the numbers that they begin with, as far as these are kept, and are made in passes beyond."""
+    form = Format.parse(name, 2)
+    for columns, k in ((count, 0), (count + 3, 2), (count + 3, 3)):
+        rows, inner = np.arange(count, dtype=np.int32), np.arange(k, k + count, dtype=np.int32)
+        wanted = [np.arange(count + 1), inner] if name == "csr" else [np.array([0, count]), rows, inner]
+        for value in (1.0, -0.0, 0.0, np.float32(2), True):
+            values = np.full(count, value)
+            made = diagonals.on_diagonal(values[:1], (count, columns), k, form)
+            found = [buffer for level in made.buffers for buffer in level]
+            for a, b in zip(found, wanted, strict=True):
+                assert a.dtype == b.dtype and not a.flags.writeable
+                np.testing.assert_array_equal(a, b)
+            assert made.vals.dtype == values.dtype and made.vals.tobytes() == values.tobytes()
+        if name == "csr" and count < counting.KEPT - 3:
+            again = diagonals.on_diagonal(values, (count, columns), k, form)
+            assert all(a is b for a, b in zip(made.buffers[1], again.buffers[1], strict=True))
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats import convert, passes
+from sparsejax.formats.counting import counted, counting
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.compressed import Compressed
@@ -18,6 +19,9 @@ from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
+
+_INT64 = np.dtype(np.int64)
+_NOWHERE = np.zeros(0, np.int64)
 
 SMALL = 1 << 12
 """Elements of the longest dense dimension up to which arrays without entries are kept to be given again."""
@@ -39,21 +43,29 @@ def on_diagonal(values: Array, shape: tuple[int, int], k: int, format: Format) -
     each = values if len(values) == count else None
     if not format.blocked and all(level.unique for level in format.levels):
         outer, inner = format.order
-        if kinds == (Dense, Compressed) and (count >= passes.MANY or count < shape[outer]):
+        if kinds == (Dense, Compressed):
+            ends = counting(0, count + 1, _INT64) if count == shape[outer] else None  # an entry in every row
+            crd = None if ends is None else counting(first[inner], first[inner] + count, crd_dtype(shape[inner]))
+            if ends is not None and crd is not None:
+                return Storage(
+                    format, shape, fill, ((), (ends, crd)), _repeated(values, count) if each is None else each
+                )
             over, extents = passes.over(count), (shape[outer], shape[inner])
             pos, crd, vals = over.lined(extents, [k if outer == 0 else -k], None if each is not None else [values])
             return Storage(format, shape, fill, ((), (pos, crd)), values if vals is None else vals)
-
-        def column(d: int) -> Array:
-            return np.arange(first[d], first[d] + count, dtype=crd_dtype(shape[d]))
-
-        each = np.repeat(values, count) if each is None else each
-        if kinds == (Dense, Compressed):
-            return Storage(format, shape, fill, ((), (np.arange(count + 1), column(inner))), each)
         if kinds == (Coordinate, Coordinate):
-            return Storage(format, shape, fill, ((np.array([0, count]), column(outer)), (column(inner),)), each)
+            places = [counted(n, n + count, crd_dtype(shape[d])) for d, n in enumerate(first)]
+            each = _repeated(values, count) if each is None else each
+            return Storage(format, shape, fill, ((np.array([0, count]), places[outer]), (places[inner],)), each)
     coords = np.stack([np.arange(n, n + count) for n in first])
     return convert.from_coords(coords, np.repeat(values, count) if each is None else each, shape, format, fill)
+
+
+def _repeated(value: Array, count: int) -> Array:
+    """A vector of one value."""
+    if count < passes.MANY:
+        return value.repeat(count)
+    return passes.over(count).spread(value[:0], _NOWHERE, count, value[0])
 
 
 def without_entries(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill: Any) -> Storage:

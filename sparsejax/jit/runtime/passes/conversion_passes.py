@@ -94,6 +94,8 @@ class CompiledPasses(SegmentPasses):
 
     def spread(self, vals: Array, position: Array, count: int, fill: Any) -> Array:
         made = filled(count, vals.dtype, fill)
+        if not len(vals):
+            return made
         vals, position = np.ascontiguousarray(vals), np.ascontiguousarray(position)
         run(_spread(vals.itemsize, position.itemsize), len(vals), vals, position, made)
         return made

@@ -34,8 +34,8 @@ def empty(count: int, dtype: np.dtype[Any]) -> Array:
 
 def filled(count: int, dtype: np.dtype[Any], fill: Any) -> Array:
     """A vector of the fill, to be written by a kernel."""
-    if count * dtype.itemsize >= result_memory.SMALLEST and not any(np.asarray(fill, dtype).tobytes()):
-        return result_memory.full(count, dtype, 0)[0]
+    if count * dtype.itemsize >= result_memory.SMALLEST and (fill != 0 or not any(np.asarray(fill, dtype).tobytes())):
+        return result_memory.full(count, dtype, fill)[0]  # not of -0.0, which it takes for zeros
     return np.full(count, fill, dtype)
 
 
