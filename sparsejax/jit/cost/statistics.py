@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -245,6 +245,44 @@ def _of_few(storage: Storage, alone: int) -> tuple[float, ...]:
         count = float(len(storage.buffers[alone][-1])) if level == alone else count * storage.shape[d]
         counts.append(count if level < alone else rounded(count))
     return tuple(counts)
+
+
+class Few(NamedTuple):
+    """Storages of one format and shape of which `positions` and `rounded_counts` are the same: those that have from `low` up to below `high` entries at
+    `level`; all of them where that is -1."""
+
+    level: int
+    low: int
+    high: int
+
+
+def few(storage: Storage) -> Few | None:
+    """Those that are like this one, if the number of entries tells all.
+
+    >>> from sparsejax.formats import ingest
+    >>> few(ingest.as_storage(np.zeros((3, 4)))), few(Storage(Format.parse("csr", 2), (1, 9), 0.0, ((), (np.array([0, 5]), np.arange(5))), np.ones(5)))
+    (Few(level=-1, low=0, high=0), Few(level=1, low=3, high=6))
+    """
+    if storage.format.is_dense:
+        return Few(-1, 0, 0)
+    if not _are_few(storage):
+        return None
+    alone = storage.format.alone
+    count, below = len(storage.buffers[alone][-1]), 1
+    low, high = (1, spreads.LEAST) if count else (0, 1)
+    for d in (None, *storage.format.order[alone + 1 :]):
+        below *= 1 if d is None else storage.shape[d]
+        if below >= 64:  # the logarithm of larger numbers is not exact enough
+            return None
+        if count * below:
+            power = round(math.log2(count * below))
+            low, high = max(low, _root(2 * power - 1) // below + 1), min(high, _root(2 * power + 1) // below + 1)
+    return Few(alone, low, high)
+
+
+def _root(power: int) -> int:
+    """The square root of a power of two, rounded down: between two numbers that are `rounded` to other powers."""
+    return math.isqrt(1 << power) if power >= 0 else 0
 
 
 def spread(storage: Storage) -> tuple[Spread, ...]:

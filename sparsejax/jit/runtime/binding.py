@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -20,16 +19,18 @@ from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.codegen import abi
 from sparsejax.jit.cost import statistics
-from sparsejax.jit.graph.shared_patterns import values_of
 from sparsejax.jit.ir import cin, operators
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.program import Shared, heads
-from sparsejax.jit.runtime import chunked
+from sparsejax.jit.runtime import chunked, written
 from sparsejax.jit.runtime.system import allocator, result_memory
+from sparsejax.jit.runtime.written import packer
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
 _new: Any = object.__new__
+Kept = tuple[int, str, object, "statistics.Few | None"]
+"""What an input keeps that a plan depends on: its number, the name, the value; and what tells it by how many entries there are, where something does."""
 GROWING: tuple[int, ...] = (-1,)
 """In place of how many coordinates are expected, where nobody knows."""
 
@@ -37,17 +38,7 @@ GROWING: tuple[int, ...] = (-1,)
 def input_slots(storage: Storage) -> bytes:
     """The packed slots of an input: extents, buffer addresses, address of the values. Computed once per storage."""
     known: bytes | None = storage.cache.get("slots")
-    if known is None:
-        if storage.format.is_dense:
-            shape = storage.shape
-            known = _packer(len(shape) + 1)(*shape, result_memory.address_of(storage.vals))
-            storage.cache["slots"] = known
-            return known
-        words = result_memory.passed(
-            [*_extents(storage.format, storage.shape), *itertools.chain(*storage.buffers), storage.vals]
-        )
-        known = storage.cache["slots"] = _packer(len(words))(*words)
-    return known
+    return packer(storage.format)(storage) if known is None else known
 
 
 @functools.lru_cache(maxsize=64)
@@ -58,13 +49,6 @@ def _packer(count: int) -> Callable[..., bytes]:
 def _extents(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
     """What a tensor passes as its extents: those of its dimensions, or of its levels where dimensions are blocked."""
     return form.level_extents(shape) if form.blocked else shape
-
-
-def _met(name: str, storage: Storage) -> object:
-    """What a storage that was never met keeps under a name, found out where that is a look at how many entries it has; else None."""
-    if name == "positions":
-        return statistics.positions(storage)
-    return statistics.rounded_counts(storage) if name == "rounded_counts" else None
 
 
 def _pack(numbers: Sequence[int]) -> bytes:
@@ -284,86 +268,30 @@ class Binding:
 
     def quick(
         self,
-        kept: Sequence[tuple[int, str, object]],
+        kept: Sequence[Kept],
         settings: object,
         otherwise: Callable[[Sequence[Storage]], Storage],
-        reads: Sequence[tuple[int, bool]] | None = None,
+        inputs: Sequence[written.Input],
     ) -> Callable[[Sequence[Storage]], Storage]:
-        """`run` as one function, where the settings of `config` are as they were, and what inputs keep: in the cache of which one,
-        under which name. Else `otherwise`. With `reads`, the function takes operands of which these are the inputs, or the values of those
-        that are flat (`shared_patterns.values_of`).
-
-        A tiny product spends more time in the frames of functions than in the kernel (`python -m benchmarks.first_calls`).
-        """
+        """`run` as one function, where the settings of `config` are as they were, and what inputs keep, by number. Else `otherwise`. It takes operands of
+        which these are the `inputs`, or the values of those."""
         planning = config.planning
 
         def run(inputs: Sequence[Storage]) -> Storage:
-            for k, name, value in kept:
-                found = inputs[k].cache.get(name)
-                if found is not value and found != value and (found is not None or _met(name, inputs[k]) != value):
-                    return otherwise(inputs)
-            if planning() != settings:
+            if planning() != settings or written.others([known[:3] for known in kept], inputs):
                 return otherwise(inputs)
             return self.run(inputs)
 
         if not self._dense:
             return run
-        first, results, call = self._first, self._results, self._callable()
-        form, shape, fill, buffers = self._template
-
-        def run_dense(inputs: Sequence[Storage]) -> Storage:
-            for k, name, value in kept:
-                found = inputs[k].cache.get(name)
-                if found is not value and found != value and (found is not None or _met(name, inputs[k]) != value):
-                    return otherwise(inputs)
-            now = planning()
-            if now is not settings and now != settings:
-                return otherwise(inputs)
-            slots = first
-            for s in inputs:
-                slots += s.cache.get("slots") or input_slots(s)
-            try:
-                vals, last = ready.pop() if (ready := results.ready) else results.take()
-            except IndexError:  # another thread was faster
-                vals, last = results.take()
-            status = call(slots + last)
-            if status:
-                compiler.check(status)
-            made: Storage = _new(Storage)
-            made.format, made.shape, made.fill_value, made.buffers = form, shape, fill, buffers
-            made.vals, made.cache, made.ours = vals, {"slots": last, "maker": results}, True  # type: ignore[misc]
-            return made
-
-        def run_read(operands: Sequence[Storage]) -> Storage:
-            assert reads is not None
-            now = planning()
-            if now is not settings and now != settings:
-                return otherwise(operands)
-            slots = first
-            inputs: list[Storage] = []
-            for k, flat in reads:
-                s = operands[k]
-                if flat:
-                    s = s.cache.get("values") or values_of(s)
-                inputs.append(s)
-                slots += s.cache.get("slots") or input_slots(s)
-            for k, name, value in kept:
-                found = inputs[k].cache.get(name)
-                if found is not value and found != value and (found is not None or _met(name, inputs[k]) != value):
-                    return otherwise(operands)
-            try:
-                vals, last = ready.pop() if (ready := results.ready) else results.take()
-            except IndexError:  # another thread was faster
-                vals, last = results.take()
-            status = call(slots + last)
-            if status:
-                compiler.check(status)
-            made: Storage = _new(Storage)
-            made.format, made.shape, made.fill_value, made.buffers = form, shape, fill, buffers
-            made.vals, made.cache, made.ours = vals, {"slots": last, "maker": results}, True  # type: ignore[misc]
-            return made
-
-        return run_dense if reads is None else run_read
+        counted, asked = list[written.Counted](), list[tuple[int, str, object]]()
+        for k, name, value, few in kept:
+            if few is None or inputs[k].read != written.AS_IT_IS:
+                asked.append((k, name, value))
+            elif few.level >= 0:
+                counted.append(written.Counted(inputs[k].operand, *few))
+        bound = self._first, self._callable(), self._results, self._template
+        return written.fixed(inputs, counted, asked, bound, settings, otherwise)
 
     def _make_room(self, counts: Sequence[int]) -> None:
         """Make room for so many coordinates from the next call on: what grows is moved, to pages that are touched for the first time."""

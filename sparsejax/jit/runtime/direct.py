@@ -6,17 +6,13 @@ after:    one function of operands and of the shape of the result, for facts tha
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.backend import compiler
 from sparsejax.jit.cost import statistics
-from sparsejax.jit.graph.shared_patterns import values_of
-from sparsejax.jit.runtime.binding import Binding, input_slots
-from sparsejax.jit.runtime.system import result_memory
+from sparsejax.jit.runtime import written
+from sparsejax.jit.runtime.binding import Binding
 
 Direct = Callable[[Sequence[Storage], tuple[int, ...]], Storage | None]
 """The result of this shape for these operands; None where they are to be looked at more closely."""
@@ -25,12 +21,6 @@ DIRECT = 4
 """Facts for which a kernel is called on the shortest road."""
 TRIES = 16
 """How often a kernel is asked for that road where it has none."""
-
-AS_IT_IS, VALUES, ENTRIES = 0, 1, 2
-"""How an operand is read: as it is, its values as a dense array, or those as a vector where no level below the last sparse one is dense."""
-
-_new: Any = object.__new__
-_pack_two = struct.Struct("2q").pack
 
 
 class Roads:
@@ -64,118 +54,37 @@ class Roads:
         return now
 
 
-class Rates(NamedTuple):
-    """The `statistics.rates` that an operand must have: where one level alone is sparse, bounds of the entries per position above it."""
-
-    operand: int
-    level: int
-    above: tuple[int, ...]
-    low: float
-    high: float
-    rates: tuple[float, ...]
-
-    @staticmethod
-    def of(operand: int, storage: Storage) -> Rates:
-        """Those of operands that are like this one."""
-        rates, level = statistics.rates(storage), storage.format.alone
-        if level < 0:
-            return Rates(operand, level, (), 0.0, 0.0, rates)
-        return Rates(operand, level, storage.format.order[:level], rates[level] / 2, rates[level] * 2, rates)
-
-
 def how(storage: Storage, flat: bool) -> int:
     """How an operand is read, or its values are where it is `flat`."""
     if not flat:
-        return AS_IT_IS
-    return ENTRIES if storage.format.sparse[-1] == len(storage.format.levels) - 1 else VALUES
-
-
-def _serve(operands: Sequence[Storage], watched: Sequence[Rates]) -> bool:
-    """Whether operands have rates as these."""
-    for operand, level, dims, low, high, rates in watched:
-        s = operands[operand]
-        if level < 0:
-            if (s.cache.get("rates") or statistics.rates(s)) != rates:
-                return False
-            continue
-        above = 1
-        for d in dims:
-            above *= s.shape[d]
-        if not low * above <= (len(s.buffers[level][-1]) or 1) < high * (above or 1):
-            return False
-    return True
+        return written.AS_IT_IS
+    return written.ENTRIES if storage.format.sparse[-1] == len(storage.format.levels) - 1 else written.VALUES
 
 
 def called(
     bound: Binding,
-    reads: Sequence[tuple[int, int]],
-    watched: Sequence[Rates],
-    limit: int,
-    like: tuple[int, Any] | None = None,
-    operands: int = -1,
+    inputs: Sequence[written.Input],
+    watched: Sequence[tuple[int, Storage]],
+    limit: int | None,
+    like: tuple[int, Any] | None,
+    operands: int,
 ) -> Direct | None:
-    """The kernel of a `bound` dense result as one function. Its inputs are `reads` of the `operands`, of which there are so many, by number, each with
-    how it is read; of results of more than `limit` bytes it makes none. Results are `like` an operand, with this fill: they share its buffers. None
-    where chunks must know the shape of the result."""
+    """The kernel of a `bound` dense result as one function of so many `operands`, for `inputs` of these; of results of more than `limit` bytes it makes
+    none. Those that are `watched`, by number of the operand, have `statistics.rates` as these storages. Results are `like` an operand, with this fill: they
+    share its buffers. None where chunks must know the shape of the result."""
     call = bound.sized()
     if call is None:
         return None
-    first, form, zero, memory = bound.prefix, bound.format, bound.zero, bound.memory
-    most, address_of, rank = limit // bound.dtype.itemsize, result_memory.address_of, len(form.levels)
-    buffers: tuple[tuple[()], ...] = ((),) * rank
-    pack, over = struct.Struct(f"{rank + 1}q").pack, -1 if like is None else like[0]
-
-    def run_plain(operands: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
-        if watched and not _serve(operands, watched):
-            return None
-        size = math.prod(shape)
-        if size > most:
-            return None
-        slots = first
-        for s in operands:
-            slots += s.cache.get("slots") or input_slots(s)
-        vals, address = memory(size)
-        last = pack(*shape, address)
-        status = call(slots + last)
-        if status:
-            compiler.check(status)
-        made: Storage = _new(Storage)
-        made.format, made.shape, made.fill_value, made.buffers = form, shape, zero, buffers
-        made.vals, made.cache, made.ours = vals, {"slots": last}, True  # type: ignore[misc]
-        return made
-
-    if like is None and list(reads) == [(k, AS_IT_IS) for k in range(operands)]:
-        return run_plain
-
-    def run(operands: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
-        if watched and not _serve(operands, watched):
-            return None
-        if over >= 0:
-            size = len(operands[over].vals)
-            shape = (size,)
+    counted, rates = list[written.Counted](), list[tuple[int, tuple[float, ...]]]()
+    for number, storage in watched:
+        known, level = statistics.rates(storage), storage.format.alone
+        if level < 0:
+            rates.append((number, known))
         else:
-            size = math.prod(shape)
-        if size > most:
-            return None
-        slots = first
-        for k, read in reads:
-            s = operands[k]
-            if read:
-                if read == ENTRIES:
-                    slots += _pack_two(len(s.vals), address_of(s.vals))
-                    continue
-                s = s.cache.get("values") or values_of(s)
-            slots += s.cache.get("slots") or input_slots(s)
-        vals, address = memory(size)
-        last = pack(*shape, address)
-        status = call(slots + last)
-        if status:
-            compiler.check(status)
-        if like is not None:
-            return operands[over].with_values(vals, like[1])
-        made: Storage = _new(Storage)
-        made.format, made.shape, made.fill_value, made.buffers = form, shape, zero, buffers
-        made.vals, made.cache, made.ours = vals, {"slots": last}, True  # type: ignore[misc]
-        return made
-
-    return run
+            counted.append(
+                written.Counted(number, level, known[level] / 2, known[level] * 2, storage.format.order[:level])
+            )
+    most = written.UNLIMITED if limit is None else limit // bound.dtype.itemsize
+    return written.sized(
+        inputs, counted, rates, (bound.prefix, call, bound.memory, bound.format, bound.zero), most, like, operands
+    )

@@ -25,8 +25,9 @@ from sparsejax.jit.graph import partition, shared_patterns
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.rewrite import legalize
-from sparsejax.jit.runtime import kernel_planner, pattern_variants
-from sparsejax.jit.runtime.direct import AS_IT_IS, Direct, Rates, called, how
+from sparsejax.jit.runtime import kernel_planner, pattern_variants, written
+from sparsejax.jit.runtime.binding import Kept
+from sparsejax.jit.runtime.direct import Direct, called, how
 from sparsejax.jit.runtime.kernel_planner import KernelPlanner
 from sparsejax.jit.runtime.runnable import Observed, Planned, Runnable
 from sparsejax.jit.runtime.system import result_memory
@@ -91,7 +92,7 @@ class KernelRunner:
 
     def _start(self) -> None:
         """Begin without a last call."""
-        self._last: tuple[object, list[tuple[int, str, object]], Planned | None] = None, [], None
+        self._last: tuple[object, list[Kept], Planned | None] = None, [], None
         """Settings at the last call; where in the cache of which input was what else it depended on; and its plan."""
         own = weakref.ref(self)  # what refers to itself would be freed late
         self._plainly: Callable[[Sequence[Storage]], Storage] = lambda inputs: own().run(inputs)  # type: ignore[union-attr]
@@ -160,7 +161,7 @@ class KernelRunner:
     def direct(self, inputs: Sequence[Storage]) -> Direct | None:
         """`sized_once` as one function for operands like these; None where there is more to do, or it depends on which operands share buffers."""
         if self.variants is None:
-            return self._direct([(k, AS_IT_IS) for k in range(len(inputs))], inputs, None, len(inputs))
+            return self._direct([(k, written.AS_IT_IS) for k in range(len(inputs))], inputs, None, len(inputs))
         variant = self.variants.of(inputs) if self.variants.single else None
         if variant is None:
             return None
@@ -182,10 +183,14 @@ class KernelRunner:
             return None
         if not self.exact or self.large:
             return None
-        if any(reads[k][1] != AS_IT_IS for k, _ in self._watched):
+        if any(reads[k][1] != written.AS_IT_IS for k, _ in self._watched):
             return None
-        watched = [Rates.of(reads[k][0], inputs[k]) for k, _ in self._watched]
-        return called(planned.binding, reads, watched, config.GIBIBYTE if self.mixed else 1 << 62, like, operands)
+        given = [
+            written.Input(number, read, s.format if read == written.AS_IT_IS else None)
+            for (number, read), s in zip(reads, inputs, strict=True)
+        ]
+        watched = [(reads[k][0], inputs[k]) for k, _ in self._watched]
+        return called(planned.binding, given, watched, config.GIBIBYTE if self.mixed else None, like, operands)
 
     def _bounded(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs of a kernel that serves many shapes."""
@@ -231,7 +236,7 @@ class KernelRunner:
         """The plan for these inputs."""
         settings, kept, planned = self._last
         now = config.planning()
-        for k, name, value in kept:
+        for k, name, value, _ in kept:
             if inputs[k].cache.get(name) != value:
                 break
         else:
@@ -241,13 +246,17 @@ class KernelRunner:
         observed = self.observe(inputs)
         if planned is None or settings != now or observed != planned.observed:
             planned = self.plan(observed)
-        found = [(k, name, inputs[k].cache[name]) for k, name in self._watched]
+        found = [
+            (k, name, inputs[k].cache[name], None if name == "mark" else statistics.few(inputs[k]))
+            for k, name in self._watched
+        ]
         if planned is not self._last[2] or settings != now or found != kept:
             self._last = now, found, planned
             self.call, bound = self._plainly, planned.binding
             alone = planned.as_given and planned.account is None
             if alone and self.exact and not self.large and self.variants is None:
-                self.call = bound.quick(found, now, self._plainly)
+                given = [written.Input(k, written.AS_IT_IS, s.format) for k, s in enumerate(inputs)]
+                self.call = bound.quick(found, now, self._plainly, given)
         return planned if planned.account is None else self._paying(planned, inputs)
 
     def _paying(self, planned: Planned, inputs: Sequence[Storage]) -> Planned:
@@ -299,7 +308,8 @@ class KernelRunner:
             return over
         known, kept, planned = self._last
         if self.call is not self._plainly and planned is not None and known == settings and planned.binding.dense:
-            return planned.binding.quick(kept, settings, otherwise, made.reads)
+            read = [written.Input(k, written.VALUES if flat else written.AS_IT_IS) for k, flat in reads]
+            return planned.binding.quick(kept, settings, otherwise, read)
 
         def run(inputs: Sequence[Storage]) -> Storage:
             now = planning()

@@ -40,11 +40,12 @@ RETURNED = 128 << 10
 
 freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
-_words: Any = (ctypes.c_size_t * (1 << 58)).from_address(0)
+_all: Any = (ctypes.c_size_t * (1 << 58)).from_address(0)
 """All memory as words of eight bytes: a word is read without an object in between."""
 _bytes: Any = (ctypes.c_char * (1 << 58)).from_address(0)
 """The same, byte by byte: views of parts need no type of ctypes for every length."""
-_HEAD = object.__basicsize__
+HEAD = object.__basicsize__
+"""Bytes of an array's object before the pointer to where the array is."""
 
 
 def _by_interface(array: NDArray[Any]) -> int:
@@ -54,13 +55,13 @@ def _by_interface(array: NDArray[Any]) -> int:
 
 def _by_structure(array: NDArray[Any]) -> int:
     """The same in a sixteenth of the time: the pointer stands behind the head of the object, as NumPy's binary interface has it."""
-    address: int = _words[id(array) + _HEAD >> 3]
+    address: int = _all[id(array) + HEAD >> 3]
     return address
 
 
 def _agrees() -> bool:
     """Whether objects lie in memory as that expects: where they are at their identity."""
-    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_size_t) != 8 or _HEAD % 8:
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_size_t) != 8 or HEAD % 8:
         return False
     samples = np.arange(5), np.zeros(3, np.float32)[1:]
     return all(_by_structure(x) == _by_interface(x) for x in samples)
@@ -68,10 +69,12 @@ def _agrees() -> bool:
 
 address_of = _by_structure if _agrees() else _by_interface
 """Where a contiguous array is in memory."""
+words: Any = _all if address_of is _by_structure else None
+"""All memory as words of eight bytes, if arrays are where `address_of` finds them there: `words[id(array) + HEAD >> 3]`; else None."""
 
 
 def _passed_by_structure(slots: Sequence[int | NDArray[Any]]) -> list[int]:
-    return [_words[id(s) + _HEAD >> 3] if isinstance(s, np.ndarray) else s for s in slots]
+    return [_all[id(s) + HEAD >> 3] if isinstance(s, np.ndarray) else s for s in slots]
 
 
 def _passed_by_interface(slots: Sequence[int | NDArray[Any]]) -> list[int]:
