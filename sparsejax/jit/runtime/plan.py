@@ -23,6 +23,7 @@ from sparsejax.jit.runtime.direct import Direct
 from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
 from sparsejax.jit.runtime.system import threads
 from sparsejax.jit.runtime.whole import program as programs
+from sparsejax.jit.runtime.whole import sizes
 from sparsejax.jit.runtime.whole.loop import Loop
 from sparsejax.jit.runtime.whole.registers import Unbound
 from sparsejax.lax.rounds import Body, Past, Rounds
@@ -100,6 +101,10 @@ class Plan(Body):
         """What runs it as one table, where it has loops and that may be."""
         self._single = single and self.fresh and isinstance(calls[0], KernelRunner)
         self._sized: dict[Any, sequence.Line] = {}
+        self.sizes: dict[Any, Any] = {}
+        """Loops of which it is the body, by tables that serve many sizes; beside each the condition (`whole.sizes`)."""
+        self.origin: Plan | None = None
+        """The plan for many shapes that this one is for one of."""
 
     @property
     def jaxpr(self) -> Jaxpr:
@@ -132,7 +137,7 @@ class Plan(Body):
     def resized(self, change: resize.Change) -> Plan:
         """The plan for one of the shapes that it serves; `change` gives the extents in place of bounds. Nothing is planned. O(steps)."""
         made = copied(self)
-        made._tables, made._sized = {}, {}
+        made._tables, made._sized, made.sizes, made.origin = {}, {}, {}, self
         made._programs = None if self._programs is None else programs.Programs()
         made.out_avals = [a.resized(change) for a in self.out_avals]
         made.steps = [
@@ -221,6 +226,9 @@ class Plan(Body):
         """The results of a library call of `resized(change)` that has several, or runs other jaxprs."""
         step, run = self.steps[number], self._bodies.get(number)
         assert isinstance(step, partition.CallStep)
+        if step.eqn.primitive.name == "while":  # its call asks for no extents
+            later = [sizes.Later(plan, change) for plan in self.bodies(number)]
+            return step.call(inputs, later)
         bodies = list if run is None else made_once(_all_resized, run, change)
         return library_call.Bodies(partition.CallStep(resize.resized_alone(step.eqn, change)), bodies).call(inputs)
 
@@ -321,6 +329,11 @@ class Plan(Body):
                 if len(self._tables) >= 64:
                     self._tables.clear()
                 self._tables[key] = made, going
+                if made is not None and self.origin is not None and going is not None and made.sized:
+                    many = going.origin
+                    if len(self.origin.sizes) >= 64:
+                        self.origin.sizes.clear()
+                    self.origin.sizes[sizes.key_of(many, (*asked, *given))] = made, many
         found: Loop | None = self._tables[key][0]
         return found
 

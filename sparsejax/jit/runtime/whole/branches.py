@@ -26,8 +26,9 @@ from sparsejax.core.jaxpr import Eqn
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.kernels import KernelRunner
-from sparsejax.jit.runtime.whole.driver import COPY, JUMP, MOVE, SET, SWITCH
+from sparsejax.jit.runtime.whole.driver import COPY, JUMP, SET, SWITCH
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, ints_of, pointers_of, size_of, words_of
+from sparsejax.jit.runtime.whole.sizes import bytes_of
 
 if TYPE_CHECKING:
     from sparsejax.jit.runtime.whole.table import Table
@@ -62,6 +63,7 @@ def branched(
     """The results of `cond`: an index, then operands of all branches. Nobody reads inputs that are `gone` afterwards; results that are `swapped`
     change places with carries."""
     index, *operands = inputs
+    table.by_size.fixed = True
     if not all(_known(plan) for plan in plans):
         raise Unbound("a branch has steps that are not known to machine code")
     tried = [_tried(plan, operands) for plan in plans]
@@ -115,7 +117,7 @@ class _Merged:
         if r.dense:
             table.words[r.at : r.vals] = slots[:-1]
             self.home = r.vals if swapped else table.room([0])
-            table.buffer(self.home, sample.vals.nbytes)
+            table.buffer(self.home, bytes_of(sample.vals.size, aval, None))
         else:
             r.owned = table.room([0])
             table.owns(r, pointers_of(r))
@@ -136,7 +138,7 @@ class _Merged:
             table.exchanged.append(result)
             self._exchange = True
         else:
-            table.op(MOVE, own.vals, result.vals, result.sample.vals.nbytes)
+            table.moved(own.vals, result, result.sample.vals.nbytes)
 
     def exchanged(self, result: Register) -> None:
         """Change places with it, after what others read of it has been copied."""

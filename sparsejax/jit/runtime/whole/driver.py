@@ -8,7 +8,7 @@ it are numbers of words, `*x` is what the word `x` points to.
     ASK    f x y                    the function of Python at address f, on the slots from word x on; where word y is not `DONE` then, leave with the
                                     difference
     COPY   x y n                    n words from y on, to x
-    FILL   x n bits size            n elements of `size` bytes at *x
+    FILL   x y bits size            elements of `size` bytes at *x, until there are as many bytes as word y says
     TAKE   x y size                 x = memory for as many elements as word y says (`allocator`)
     FREE   x y n                    give *x and what the n - 1 words behind x point to back, and forget it; only forget it where word y is 0 (y < 0:
                                     there is no such word)
@@ -17,7 +17,7 @@ it are numbers of words, `*x` is what the word `x` points to.
     TICK                            leave with PAUSED where the budget of rounds is used up
     SET    x value n                n words from x on
     ROOM   x y                      x = the larger of x and an eighth more than y
-    MOVE   x y size                 `size` bytes from *y to *x
+    MOVE   x y z                    as many bytes from *y to *x as word z says
     ADD    x y                      x = x + y
     CLONE  x y size more            x = the address of a copy of what is at *x, which has `size` bytes for each that word y counts (y < 0: of
                                     none) and `more`
@@ -119,7 +119,7 @@ def written(b: LLVMBuilder) -> str:
         TICK: run.tick,
         SET: run.set,
         ROOM: run.room,
-        MOVE: lambda: _drop(b.call("memcpy", "ptr", [run.pointer(run.a), run.pointer(run.b), run.c])),
+        MOVE: lambda: _drop(b.call("memcpy", "ptr", [run.pointer(run.a), run.pointer(run.b), run.word(run.c)])),
         ADD: lambda: b.store(run.words, run.a, b.add(run.word(run.a), run.word(run.b))),
         SWITCH: run.switch,
         CLONE: run.clone,
@@ -198,13 +198,15 @@ class _Run:
 
     def fill(self) -> None:
         b, to, zero = self.builder, self.pointer(self.a), self.builder.i64(0)
+        size_of = b.named("bytes", self.word(self.b))
 
         def of(size: int) -> None:
             bits = b.convert("trunc", self.c, f"i{8 * size}")
-            rest = b.and_(self.b, b.i64(-LANES)) if size == 8 else zero
+            count = b.binary("lshr", b.add(size_of, size - 1), b.i64(size.bit_length() - 1))
+            rest = b.and_(count, b.i64(-LANES)) if size == 8 else zero
             with b.for_(zero, rest, "k", step=LANES) as k:
                 b.store(to, k, b.splat(bits, LANES))
-            with b.for_(rest, self.b, "k") as k:
+            with b.for_(rest, count, "k") as k:
                 b.store(to, k, bits)
 
         def others() -> None:
@@ -213,7 +215,7 @@ class _Run:
                     of(size)
 
         def zeros() -> None:
-            b.call("memset", "ptr", [to, b.const("i32", 0), b.mul(self.b, self.d)])
+            b.call("memset", "ptr", [to, b.const("i32", 0), size_of])
 
         b.if_else(b.eq(self.c, 0), zeros, others)
 

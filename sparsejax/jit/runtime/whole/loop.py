@@ -35,16 +35,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.cached import copied
 from sparsejax.core.avals import Aval
 from sparsejax.formats import convert, copies
 from sparsejax.formats.storage import Storage
+from sparsejax.jit.graph.resize import Change
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.system import allocator, result_memory
 from sparsejax.jit.runtime.whole import driver
-from sparsejax.jit.runtime.whole.driver import ADD, COPY, HALT, JUMP, MOVE, SET, TICK, UNLESS
+from sparsejax.jit.runtime.whole.driver import ADD, COPY, HALT, JUMP, SET, TICK, UNLESS
 from sparsejax.jit.runtime.whole.merging import merged
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, block_of, tensor_of, words_of
-from sparsejax.jit.runtime.whole.table import LINE, Table
+from sparsejax.jit.runtime.whole.sizes import Bytes, bytes_of, product
+from sparsejax.jit.runtime.whole.table import LINE, Table, lines_of
 from sparsejax.lax.rounds import Rounds
 
 WIDE = 1 << 20
@@ -124,7 +127,11 @@ class Loop:
         stepped = step.registers_of([*given, *carry, *parts])
         operands = [*asked, *given]
         avals = [Aval(s.shape, s.dtype, s.format, s.fill_value) for s in (*operands, *carry, *parts)]
-        fixed = [table.operand(k, s, a) for k, (s, a) in enumerate(zip(operands, avals[:first], strict=True))]
+        bounds = _bounds(going, step, len(asked), len(avals))
+        fixed = [
+            table.operand(k, s, a, bounded=b)
+            for k, (s, a, b) in enumerate(zip(operands, avals[:first], bounds[:first], strict=True))
+        ]
         stays = [step.forwarded()[n : n + 1] == [len(given) + n] for n in range(len(carry))]
         self._carries: list[Carry] = []
         self.entries, self._counts = 0, list[int]()
@@ -132,9 +139,9 @@ class Loop:
         around: list[Register] = []
         for number, (s, aval, same) in enumerate(zip(carry, avals[first:], stays, strict=False)):
             if same:
-                around.append(table.operand(first + number, s, aval))
+                around.append(table.operand(first + number, s, aval, bounded=bounds[first + number]))
             else:
-                around.append(table.carry(first + number, s, aval))
+                around.append(table.carry(first + number, s, aval, bounds[first + number]))
                 self._carries.append(Carry.of(number, around[-1]))
                 if not around[-1].dense:
                     self.entries += len(s.vals) // max(1, block_of(aval))
@@ -158,13 +165,37 @@ class Loop:
         self._template = np.array(table.words or [0], np.int64)
         self._loads, self._keep, self._steps, self._held = table.loads, table.keep, table.steps, table.held
         self._kept = table.kept
-        together = [(word, number) for word, number in table.buffers if number not in table.around]
-        self._apart = [(word, table.sizes[number]) for word, number in table.buffers if number in table.around]
-        self._buffers = np.array([word for word, _ in together], np.int64)
-        sizes = [0 if k in table.around else size for k, size in enumerate(table.sizes)]
-        starts = np.array([0, *itertools.accumulate(sizes)], np.int64)
-        self._starts, self._bytes = starts[[number for _, number in together]], int(starts[-1]) + LINE
+        self._by_size, self._each, self._around = table.by_size, table.each, table.around
+        self._all = table.buffers
+        self._placed(table.sizes)
         driver.kernel()
+
+    def _placed(self, sizes: Sequence[int]) -> None:
+        """Where buffers of these sizes are."""
+        together = [(word, number) for word, number in self._all if number not in self._around]
+        self._apart = [(word, sizes[number]) for word, number in self._all if number in self._around]
+        self._buffers = np.array([word for word, _ in together], np.int64)
+        starts = [0, *itertools.accumulate(0 if k in self._around else size for k, size in enumerate(sizes))]
+        self._starts, self._bytes = np.array([starts[number] for _, number in together], np.int64), starts[-1] + LINE
+
+    @property
+    def sized(self) -> bool:
+        """Whether `resized` serves."""
+        return not self._by_size.fixed
+
+    def resized(self, change: Change) -> Loop:
+        """The loop over values of other sizes; `change` gives the extents in place of bounds. O(words that depend on them)."""
+        made, known = copied(self), self._by_size
+        made._template = words = self._template.copy()
+        for word, shape, factor in known.words:
+            words[word] = product(shape, factor, change)
+        values = [constant(change) for _, constant in known.constants]
+        for (at, _), value in zip(known.constants, values, strict=True):
+            slots = np.frombuffer(binding.input_slots(value), np.int64)
+            words[at : at + len(slots)] = slots
+        made._keep = [*self._keep, *values]
+        made._placed([lines_of(product(shape, size, change) if shape else n) for n, shape, size in self._each])
+        return made
 
     def run(
         self,
@@ -264,6 +295,19 @@ def written(
         table.ops[leave][2] = len(table.ops)
 
 
+def _bounds(going: Any, step: Any, asked: int, count: int) -> list[Aval | None]:
+    """The types with bounds of what the condition alone reads, of what the body is given, and of what changes, where plans serve many sizes."""
+    if step.origin is None:
+        return [None] * count
+    own = [v.aval for v in (*step.jaxpr.consts, *step.jaxpr.inputs)]
+    others = [] if going is None else [v.aval for v in (*going.jaxpr.consts, *going.jaxpr.inputs)][:asked]
+    return [*others, *own]
+
+
+def _bytes(register: Register) -> Bytes:
+    return bytes_of(register.sample.vals.size, register.aval, register.bounded)
+
+
 def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Register]) -> None:
     """Give the carries the values of results, all at once: sparse ones take over memory, dense ones change places with what they get; what is
     needed in two places, or again in the next round, is copied."""
@@ -289,7 +333,7 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
         if id(carry) in elsewhere:  # what is there is needed
             to = table.another(result)
             moves.append((carry, to))
-        table.op(MOVE, to.vals, result.vals, carry.sample.vals.nbytes)
+        table.moved(to.vals, result, carry.sample.vals.nbytes)
     moves = [(carry, result) for carry, result in moves if result is not carry]
     sources = [r for _, r in moves]
     kept = {id(r) for r in sources}
@@ -308,11 +352,11 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
             table.op(COPY, place + size, result.owned, 1)
         else:
             table.words[place + size] = 1
-    spare: dict[int, list[int]] = {}  # words with addresses of memory that nothing reads, by size
+    spare: dict[Bytes, list[int]] = {}  # words with addresses of memory that nothing reads, by size
     for carry in carries:
         if carry.dense and id(carry) in moved_carries and id(carry) not in kept:
             place = table.room([0])
-            spare.setdefault(carry.sample.vals.nbytes, []).append(place)
+            spare.setdefault(_bytes(carry), []).append(place)
             table.op(COPY, place, carry.vals, 1)
     for carry, result in moves:
         size, place = words_of(result.aval), temporary.get(id(result), result.at)
@@ -328,6 +372,6 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
         if id(result) in position:
             continue
         if result.dense:
-            table.op(COPY, result.vals, spare[result.sample.vals.nbytes].pop(), 1)
+            table.op(COPY, result.vals, spare[_bytes(result)].pop(), 1)
         else:
             table.forget(result)

@@ -37,9 +37,10 @@ from sparsejax.jit.runtime.kernels import KernelRunner, turn
 from sparsejax.jit.runtime.system import allocator, result_memory, threads
 from sparsejax.jit.runtime.whole import driver, loop
 from sparsejax.jit.runtime.whole.branches import STEPS
-from sparsejax.jit.runtime.whole.driver import ADD, ALIGN, COPY, FREE, HALT, JUMP, MOVE, SET, TAKE, UNLESS
+from sparsejax.jit.runtime.whole.driver import ADD, ALIGN, COPY, FREE, HALT, JUMP, SET, TAKE, UNLESS
 from sparsejax.jit.runtime.whole.merging import merged
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, ints_of, pointers_of, size_of, tensor_of, words_of
+from sparsejax.jit.runtime.whole.sizes import bytes_of
 from sparsejax.jit.runtime.whole.table import LINE, Table
 from sparsejax.lax import rounds
 
@@ -156,7 +157,7 @@ class Program:
             return _Block(r, sample)
         place = places[number]
         if r.into != place:
-            table.op(MOVE, place, r.vals, size)
+            table.moved(place, r, size)
         slots = binding.input_slots(sample)
         results = result_memory.Results(len(sample.vals), sample.dtype, None, slots[:-8])
         self._outputs.append((8 * place, results))
@@ -375,8 +376,8 @@ def _carry(table: Table, r: Register, sample: Storage, last: Sequence[Register])
     made = Register(table.room([0] * words_of(aval)), size_of(aval), aval, sample, changes=True, around=True)
     if made.dense:
         table.words[made.at : made.vals] = ints_of(binding.input_slots(sample))[:-1]
-        table.buffer(made.vals, sample.vals.nbytes)
-        table.op(MOVE, made.vals, r.vals, sample.vals.nbytes)
+        table.buffer(made.vals, bytes_of(sample.vals.size, aval, None))
+        table.moved(made.vals, r, sample.vals.nbytes)
         return made
     made.owned = table.room([0])
     table.op(COPY, made.at, r.at, words_of(aval))

@@ -43,6 +43,8 @@ class Register:
     """Whether steps of the loop make it."""
     around: bool = False
     """Whether it is a carry, whose memory a step may overwrite."""
+    bounded: Aval | None = None
+    """Its type with bounds in place of extents, where the table is to serve many sizes."""
     into: int = -1
     """The word with the address of the memory that it was written to, which is another register's."""
 
@@ -131,11 +133,11 @@ def parts_of(register: Register) -> list[tuple[int, int, int, int]]:
     return [*made, (places[abi.Slot("x", "vals", 0)], counter, each * aval.dtype.itemsize, 0)]
 
 
-def pattern_of(value: Any, count: int) -> tuple[int, int]:
-    """How many bytes repeat in `count` times a number, up to 8, and their bits as a signed integer."""
+def pattern_of(value: Any, wide: bool) -> tuple[int, int]:
+    """How many bytes repeat in a row of numbers, 8 where it is `wide`, and their bits as a signed integer."""
     raw = np.asarray(value).tobytes()
     size = next(n for n in (1, 2, 4, 8, 16) if raw == raw[:n] * (len(raw) // n))
     if size == 16:
         raise Unbound("a result begins with a complex number of two parts")
-    wide = 8 if count * len(raw) % 8 == 0 else size
-    return wide, int.from_bytes(raw[:size] * (wide // size), "little", signed=True)
+    width = 8 if wide else size
+    return width, int.from_bytes(raw[:size] * (width // size), "little", signed=True)

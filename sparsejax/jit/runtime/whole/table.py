@@ -16,7 +16,7 @@ from sparsejax.formats import Format, convert, copies
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.codegen import abi
 from sparsejax.jit.ir.program import heads
-from sparsejax.jit.runtime import binding
+from sparsejax.jit.runtime import binding, library_call
 from sparsejax.jit.runtime.chunked import Chunked
 from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.system import result_memory
@@ -35,6 +35,7 @@ from sparsejax.jit.runtime.whole.registers import (
     tensor_of,
     words_of,
 )
+from sparsejax.jit.runtime.whole.sizes import Bytes, Sizes, bytes_of
 
 LINE = abi.ALIGNMENT
 
@@ -50,12 +51,16 @@ class Table:
     buffers: list[tuple[int, int]] = field(default_factory=list)
     """Words that get the address of a buffer, by number."""
     sizes: list[int] = field(default_factory=list)
-    """The bytes of every buffer."""
+    """The bytes of every buffer, whole lines."""
+    each: list[Bytes] = field(default_factory=list)
+    """The same, by what these depend on."""
     around: set[int] = field(default_factory=set)
     """Buffers that carries take turns in, if they are large: blocks of their own, of which results keep theirs."""
     steps: list[tuple[int, int]] = field(default_factory=list)
     """Words with addresses of slices of stacks, and with how far it is to the next one."""
-    spare: dict[int, list[int]] = field(default_factory=dict)
+    by_size: Sizes = field(default_factory=Sizes)
+    """The words that depend on extents."""
+    spare: dict[Bytes, list[int]] = field(default_factory=dict)
     """Buffers that nobody reads any more in a round, by size."""
     exchanged: list[Register] = field(default_factory=list)
     """What is about to change places with the results of a branch."""
@@ -83,21 +88,34 @@ class Table:
         self.words += values
         return at
 
-    def buffer(self, word: int, size: int, stays: bool = True) -> None:
+    def buffer(self, word: int, size: Bytes, stays: bool = True) -> None:
         """Memory for a dense value; where that does not stay until the next round, it may have been another's."""
-        whole = -(-max(size, 1) // LINE) * LINE
-        spare = [] if stays else self.spare.get(whole, [])
+        spare = [] if stays else self.spare.get(size, [])
         number = spare.pop() if spare else len(self.sizes)
         if number == len(self.sizes):
-            self.sizes.append(whole)
-        if stays and whole >= result_memory.SMALLEST:
+            self.sizes.append(lines_of(size[0]))
+            self.each.append(size)
+        if stays and self.sizes[number] >= result_memory.SMALLEST:
             self.around.add(number)
         self.buffers.append((word, number))
+
+    def moved(self, to: int, source: Register, size: int) -> None:
+        """Move so many bytes, all of a dense value, to where the word `to` points."""
+        word = self.room([size])
+        self.by_size.fixed |= source.bounded is None and source.aval.shape != ()
+        self.by_size.bytes(word, bytes_of(size // source.aval.dtype.itemsize, source.aval, source.bounded))
+        self.op(MOVE, to, source.vals, word)
 
     # ------------------------------------------------------------------------------------------------ registers
 
     def operand(
-        self, number: int, storage: Storage, aval: Aval, form: Format | None = None, kept: bool = True
+        self,
+        number: int,
+        storage: Storage,
+        aval: Aval,
+        form: Format | None = None,
+        kept: bool = True,
+        bounded: Aval | None = None,
     ) -> Register:
         """An operand that does not change, in a format; it keeps its copy in that, or not."""
         if form is not None:
@@ -106,7 +124,7 @@ class Table:
         size = size_of(aval)
         at = self.room([0] * words_of(aval))
         self.loads.append(Load(number, at, size, heads(tensor_of(aval)), form, kept))
-        return Register(at, size, aval, storage)
+        return Register(at, size, aval, storage, bounded=bounded)
 
     def literal(self, storage: Storage) -> Register:
         """A number of the program, or what it makes of extents alone."""
@@ -115,13 +133,16 @@ class Table:
         self.keep.append(storage)
         return Register(at, size_of(aval), aval, storage)
 
-    def carry(self, number: int, storage: Storage, aval: Aval) -> Register:
+    def carry(self, number: int, storage: Storage, aval: Aval, bounded: Aval | None = None) -> Register:
         """A carry, whose initial value is an operand."""
         made = Register(self.room([0] * words_of(aval)), size_of(aval), aval, storage, changes=True, around=True)
+        made.bounded = bounded
         if made.dense:
             self.words[made.at : made.vals] = ints_of(binding.input_slots(storage))[:-1]
-            self.buffer(made.vals, storage.vals.nbytes)
+            self.by_size.extents(made.at, bounded)
+            self.buffer(made.vals, bytes_of(storage.vals.size, aval, bounded))
         else:
+            self.by_size.fixed = True
             made.owned = self.room([0])
             made.own = pointers_of(made)
             self.loads.append(Load(number, made.at, made.size, heads(tensor_of(aval))))
@@ -130,6 +151,7 @@ class Table:
     def part(self, storage: Storage, aval: Aval) -> Register:
         """A slice of a stack of dense arrays, every round the next one."""
         made = Register(self.room([0] * words_of(aval)), size_of(aval), aval, storage, changes=True)
+        self.by_size.fixed = True
         self.words[made.at : made.vals] = ints_of(binding.input_slots(storage))[:-1]
         self.steps.append((made.vals, self.room([0])))
         return made
@@ -139,13 +161,16 @@ class Table:
         if not register.dense:
             raise Unbound("sparse values are stacked")
         self.steps.append((self.room([0]), self.room([0])))
-        self.op(MOVE, self.steps[-1][0], register.vals, block_of(register.aval) * register.aval.dtype.itemsize)
+        self.by_size.fixed = True
+        self.moved(self.steps[-1][0], register, block_of(register.aval) * register.aval.dtype.itemsize)
 
     def another(self, register: Register) -> Register:
         """A dense register like this one, with memory of its own."""
         slots = [*self.words[register.at : register.vals], 0]
         made = Register(self.room(slots), register.size, register.aval, register.sample, changes=True, made=True)
-        self.buffer(made.vals, register.sample.vals.nbytes)
+        made.bounded = register.bounded
+        self.by_size.extents(made.at, made.bounded)
+        self.buffer(made.vals, bytes_of(register.sample.vals.size, register.aval, register.bounded))
         return made
 
     def copied(self, register: Register) -> None:
@@ -164,6 +189,7 @@ class Table:
 
     def _places(self, aval: Aval, sample: Storage) -> Register:
         shape = aval.format.level_extents(aval.shape) if aval.format.blocked else aval.shape
+        self.by_size.fixed = True
         at = self.room([*shape, *[0] * (words_of(aval) - len(shape))])
         return Register(at, size_of(aval), aval, sample, changes=True, made=True)
 
@@ -182,7 +208,7 @@ class Table:
                 self.drop(other)
             if register.made and register.dense and not register.changes:
                 number = next(number for word, number in self.buffers if word == register.vals)
-                self.spare.setdefault(self.sizes[number], []).append(number)
+                self.spare.setdefault(self.each[number], []).append(number)
 
     def own(self, register: Register) -> None:
         """All memory of a sparse value is its own from now on: what it shares is taken over where nobody else reads that, else copied."""
@@ -247,10 +273,12 @@ class Table:
         if bound.dense and over:
             made = over[0]
             at = self.room([*ints_of(bound.extents), 0])
+            self.by_size.extents(at, made.bounded)
             self.op(COPY, len(self.words) - 1, made.vals, 1)
             self._call(bound, first, Register(at, made.size, aval, sample))
         elif bound.dense:
-            made = self._dense(bound, aval, sample, swapped, into)
+            bounded = None if runner.origin is None else runner.origin.aval
+            made = self._dense(bound, aval, bounded, sample, swapped, into)
             self._call(bound, first, made)
         elif bound.shared is not None:
             made = self._given(bound, aval, sample, inputs)
@@ -263,6 +291,16 @@ class Table:
             for count, room in zip(counts, rooms, strict=True):
                 self.op(ROOM, room, count)
         return made
+
+    def _sized(self, plan: Any, number: int, made: Register) -> None:
+        """What the step of a plan makes of extents alone is another value for other sizes."""
+        if plan.origin is None:
+            return
+        eqn = plan.origin.steps[number].eqn
+        sized, shape = library_call.Sized(eqn), eqn.outputs[0].aval.shape
+        made.bounded = eqn.outputs[0].aval
+        if sized.extents:
+            self.by_size.constants.append((made.at, lambda change: sized.once((), tuple(map(change, shape)), change)))
 
     def _moved(self, register: Register, form: Format, kept: bool = True) -> Register:
         found = next((x for x in self.loads if x.at == register.at), None)
@@ -288,19 +326,30 @@ class Table:
         return made
 
     def _dense(
-        self, bound: binding.Binding, aval: Aval, sample: Storage, swapped: bool, into: int | None = None
+        self,
+        bound: binding.Binding,
+        aval: Aval,
+        bounded: Aval | None,
+        sample: Storage,
+        swapped: bool,
+        into: int | None = None,
     ) -> Register:
         extents = ints_of(bound.extents)
         made = Register(self.room([*extents, 0]), len(extents) + 1, aval, sample, changes=swapped, made=True)
-        count = block_of(aval)
+        made.bounded = bounded
+        self.by_size.fixed |= bounded is None
+        self.by_size.extents(made.at, bounded)
+        size = bytes_of(block_of(aval), aval, bounded)
         if into is None:
-            self.buffer(made.vals, count * aval.dtype.itemsize, swapped)
+            self.buffer(made.vals, size, swapped)
         else:
             made.changes, made.into = True, into
             self.op(COPY, made.vals, into, 1)
         if bound.content is not None:
-            size, bits = pattern_of(aval.dtype.type(bound.content), count)
-            self.op(FILL, made.vals, count * aval.dtype.itemsize // size, bits, size)
+            width, bits = pattern_of(aval.dtype.type(bound.content), into is None or size[0] % 8 == 0)
+            word = self.room([size[0]])
+            self.by_size.bytes(word, size)
+            self.op(FILL, made.vals, word, bits, width)
         return made
 
     def _given(self, bound: binding.Binding, aval: Aval, sample: Storage, inputs: Sequence[Register]) -> Register:
@@ -336,6 +385,7 @@ class Table:
                 self.room([0, 1])
                 kernel = kernel.kernel
             else:
+                self.by_size.fixed = True
                 kernel = Called(kernel, len(self.words) - first, words_of(made.aval) if grows else 0)
                 done = self.room([0])
         places = [self.room([n]) for n in rooms]
@@ -376,6 +426,7 @@ class Table:
         kernel = kernels.within(x.aval, params["drop"], swapped)
         if kernel is None or not x.dense or len(eqn.inputs) != 1:
             raise Unbound("an index array that is not dense is checked")
+        self.by_size.fixed = True
         first = self.room([params["extent"]])
         count = block_of(x.aval)
         self.room([count])
@@ -383,9 +434,9 @@ class Table:
         extents = self.words[x.at : x.at + x.size - 1] if x.made else list(x.aval.shape)
         made = Register(self.room([*extents, 0]), x.size, x.aval, sample, changes=swapped, made=True)
         if swapped:
-            self.buffer(made.vals, count * x.aval.dtype.itemsize)
+            self.buffer(made.vals, bytes_of(count, x.aval, None))
         else:  # it may be `x` itself
-            self.buffer(self.room([0]), count * x.aval.dtype.itemsize)
+            self.buffer(self.room([0]), bytes_of(count, x.aval, None))
             made.made, made.changes, made.holds = False, True, (x,)
             x.readers += 1
 
@@ -460,11 +511,17 @@ class Table:
                 registers.append(self.checked(step.eqn, inputs[0], samples[here], here in wanted))
             elif not (inputs or step.eqn.effect or step.eqn.asks) and samples[here].format.is_dense:
                 registers.append(self.literal(samples[here]))  # an extent, or the numbers up to it
+                self._sized(plan, number, registers[-1])
             else:
                 raise Unbound(f"a library call, {step.eqn.primitive.name}")
             for k in plan.dead[number]:
                 self.drop(registers[k])
         return [registers[k] for k in plan.results]
+
+
+def lines_of(size: int) -> int:
+    """The bytes of whole lines that so many bytes are in."""
+    return -(-max(size, 1) // LINE) * LINE
 
 
 def _ends(plan: Any) -> dict[int, tuple[int, int]]:
