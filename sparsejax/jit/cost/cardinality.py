@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from sparsejax.jit.cost.joins import Meeting, apart
+from sparsejax.jit.cost.joins import Meeting, apart, lacking
 from sparsejax.jit.cost.skew import distinct
 from sparsejax.jit.cost.statistics import Facts, runs_of
 from sparsejax.jit.ir import cin, simplify
@@ -168,5 +168,5 @@ def _is_located(access: cin.Access) -> bool:
 
 def _needs(expr: cin.Call, arg: cin.Expr) -> bool:
     """Whether nothing is left of `expr` where the argument `arg` is absent, as of A / x where A is."""
-    lacking = [a for a in cin.accesses(arg) if a.tensor.lacks]
-    return bool(lacking) and isinstance(simplify.exhaust(expr, lacking), cin.Literal)
+    absent = lacking(arg)
+    return bool(absent) and isinstance(simplify.exhaust(expr, absent), cin.Literal)

@@ -71,9 +71,17 @@ def joins(expr: cin.Expr, left_out: Collection[str] = ()) -> tuple[Join, ...]:
     return tuple(j for j in found if j.others(j.left) and j.others(j.right))
 
 
+def lacking(expr: cin.Expr) -> list[cin.Access]:
+    """The operands of `expr` that may be absent where coordinates lead; of one that is read at the position of another, that other one leads there."""
+    if type(expr) is cin.Access:
+        placed = not expr.others or expr.others == expr.entries
+        return [a for a in cin.accesses(expr) if a.tensor.lacks] if placed else []
+    return [a for arg in expr.args for a in lacking(arg)] if type(expr) is cin.Call else []
+
+
 def apart(exprs: Sequence[cin.Expr], same: Callable[[set[Any], set[Any]], bool] = set.__le__) -> list[cin.Expr]:
     """Those expressions whose sparse operands are not the `same` as, or among, those of another one that is kept."""
-    operands = {e: {a for a in cin.accesses(e) if a.tensor.lacks} for e in exprs}
+    operands = {e: set(lacking(e)) for e in exprs}
     kept: list[cin.Expr] = []
     for expr in sorted(exprs, key=lambda e: -len(operands[e])):
         if not operands[expr] or not any(same(operands[expr], operands[k]) for k in kept):
