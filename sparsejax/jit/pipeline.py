@@ -42,7 +42,6 @@ from sparsejax.jit.graph import (
     intermediate_storage,
     one_sum,
     padded_sums,
-    pattern_sources,
     reassociate,
     scatter_order,
     shared_products,
@@ -51,6 +50,7 @@ from sparsejax.jit.graph import (
     turned_results,
 )
 from sparsejax.jit.graph.partition import KernelStep, Step
+from sparsejax.jit.graph.patterns import implied_masks, witnesses
 from sparsejax.jit.ir import blocks, choices, cin, policies, simplify
 from sparsejax.jit.ir.features import Features
 from sparsejax.jit.ir.nest import Nest
@@ -84,7 +84,8 @@ Observed = Mapping[Var, Storage]
 
 JAXPR_PASSES: tuple[tuple[Callable[[Jaxpr], Jaxpr], int], ...] = (
     (staging.clean, 0),
-    (pattern_sources.asked, 2),
+    (witnesses.asked, 2),
+    (implied_masks.left_out, 2),
     (padded_sums.merged, 3),
     (staging.dead_code, 2),
 )

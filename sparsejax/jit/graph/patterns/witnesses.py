@@ -49,16 +49,30 @@ def asked(jaxpr: Jaxpr) -> Jaxpr:
         if eqn.primitive.multiple:
             continue
         out = eqn.outputs[0]
-        found = {of(a) for a in _sources(eqn, place)}
-        if len(found) == 1:
-            (source,) = found
-            if isinstance(source, Var) and _alike(source, out):
-                witness[out] = source
+        _witnessed(eqn, place, witness)
         if eqn.primitive is sample_p and _same_form(*eqn.inputs):
             chosen[out] = eqn.inputs[0], of(eqn.inputs[1])
         if eqn.primitive is sample_p and not eqn.inputs[0].aval.shape and isinstance(eqn.inputs[1], Var):
             sampled[out] = eqn.inputs[0], eqn.inputs[1]
     return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(kept), jaxpr.outputs)
+
+
+def witnesses(jaxpr: Jaxpr) -> dict[Var, Var]:
+    """The oldest value that stores the same as another one, for those that have one."""
+    witness: dict[Var, Var] = {}
+    for eqn in jaxpr.eqns:
+        if not eqn.primitive.multiple:
+            _witnessed(eqn, _place(eqn), witness)
+    return witness
+
+
+def _witnessed(eqn: Eqn, place: int | None, witness: dict[Var, Var]) -> None:
+    """Note the witness of a result, if it has one."""
+    found = {witness.get(a, a) if isinstance(a, Var) else a for a in _sources(eqn, place)}
+    if len(found) == 1:
+        (source,) = found
+        if isinstance(source, Var) and _alike(source, eqn.outputs[0]):
+            witness[eqn.outputs[0]] = source
 
 
 def _place(eqn: Eqn) -> int | None:

@@ -1,0 +1,1 @@
+"""What is known of which entries values store, and what follows for a program."""

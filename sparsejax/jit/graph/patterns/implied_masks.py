@@ -1,0 +1,235 @@
+"""Masks that follow from others: gradients of products of sparse arrays ask for no pattern of a product.
+
+before:  e = add d a;  j = contract i b mask e;  k = sample j d                     e stores all that d does
+after:   k = contract i b mask d
+
+before:  e = contract d a;  i = contract h b mask e;  j = contract i a mask d       e[i,k] is stored where d[i,j] and a[j,k] are
+after:   s = contract b a;  j = contract h s mask d
+
+No term is added that was not there: of the same numbers, some are added up before they are multiplied. What is contracted first is one sparse array with
+dense ones, and the result has no more axes than these: sampled products of `a @ b` in place of a product of sparse arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sparsejax.core.avals import Aval
+from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from sparsejax.jit.graph.patterns.relations import Labels, Patterns, Placed
+from sparsejax.lax.contract import contract_p
+from sparsejax.lax.elementwise import primitives
+from sparsejax.lax.linear import sample_p, share_p
+from sparsejax.lax.structural import transpose_p, unit_axes_p
+from sparsejax.transforms import staging
+
+LARGER = 8
+"""How many times as large as dense operands what is contracted of them first may be."""
+
+
+class _Spread(NamedTuple):
+    """A product of factors where a mask has entries: axes of the result are labels from 0 on, and those of sums follow."""
+
+    mask: Atom
+    factors: tuple[Placed, ...]
+    sums: bool
+
+
+def left_out(jaxpr: Jaxpr) -> Jaxpr:
+    """`jaxpr` without masks that others imply."""
+    if not any(map(_is_masked, jaxpr.eqns)):
+        return jaxpr
+    jaxpr = staging.dead_code(jaxpr)
+    uses = Counter(a for atoms in (*(e.inputs for e in jaxpr.eqns), jaxpr.outputs) for a in atoms if isinstance(a, Var))
+    known = Patterns(jaxpr)
+    made: dict[Var, Eqn] = {}
+    spread: dict[Var, _Spread] = {}
+    kept: list[Eqn] = []
+    for eqn in jaxpr.eqns:
+        first = eqn.inputs[0] if eqn.inputs and isinstance(eqn.inputs[0], Var) else None
+        inner = made.get(first) if first is not None and uses[first] == 1 else None
+        found = None
+        if inner is not None and _is_masked(inner):
+            ways = {sample_p: _sampled, share_p: _shared, transpose_p: _transposed}
+            found = ways[eqn.primitive](eqn, inner, known) if eqn.primitive in ways else None
+        for one in found or (_inside(eqn, spread, uses, known) if _is_masked(eqn) else None) or (eqn,):
+            kept.append(one)
+            if not one.primitive.multiple:
+                made[one.outputs[0]] = one
+                product = _spread(one, spread)
+                if product is not None:
+                    spread[one.outputs[0]] = product
+    return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(kept), jaxpr.outputs)
+
+
+def _is_masked(eqn: Eqn) -> bool:
+    """Whether an operation is a contraction under the pattern of a sparse array of its shape, in plain arithmetic."""
+    if eqn.primitive is not contract_p or eqn.param_dict.get("ring") is not None:
+        return False
+    mask = eqn.inputs[-1].aval
+    masked = eqn.param_dict.get("mask") in ("pattern", "mask") and not mask.format.is_dense
+    return masked and mask.shape == eqn.outputs[0].aval.shape
+
+
+def _spread(eqn: Eqn, known: Mapping[Var, _Spread]) -> _Spread | None:
+    """What a result is a product of, if it is one under a mask, all of one dtype."""
+    out = eqn.outputs[0].aval
+    if out.format.is_dense or any(a.aval.dtype != out.dtype for a in eqn.inputs[:1]):
+        return None
+    axes = tuple(range(out.ndim))
+    if eqn.primitive is sample_p:
+        value, mask = eqn.inputs
+        return (
+            _Spread(mask, ((value, axes[out.ndim - value.aval.ndim :]),), False) if value.aval.format.is_dense else None
+        )
+    if _is_masked(eqn):
+        params = eqn.param_dict
+        if params["dtype"] != out.dtype or any(a.aval.dtype != out.dtype for a in eqn.inputs[:-1]):
+            return None
+        names = dict(zip(params["output"], axes, strict=True))
+        summed = dict.fromkeys(x for own in params["inputs"] for x in own if x not in names)
+        names |= {x: out.ndim + k for k, x in enumerate(summed)}
+        placed = zip(eqn.inputs, params["inputs"], strict=False)
+        factors = tuple((a, tuple(names[x] for x in own)) for a, own in placed)
+        return _Spread(eqn.inputs[-1], factors, bool(summed))
+    if eqn.primitive is primitives["multiply"]:
+        for value, other in (eqn.inputs, eqn.inputs[::-1]):
+            inner = known.get(value) if isinstance(value, Var) else None
+            if inner is not None and other.aval.format.is_dense and other.aval.dtype == out.dtype == value.aval.dtype:
+                return inner._replace(factors=(*inner.factors, (other, axes[out.ndim - other.aval.ndim :])))
+    return None
+
+
+def _sampled(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
+    """A contraction under a mask of which only entries are kept that another array stores, as one under that."""
+    like, out = eqn.inputs[1], eqn.outputs[0]
+    if not known.covers(inner.inputs[-1], like):
+        return None
+    return _typed([_like(inner, (*inner.inputs[:-1], like), out, out_format=out.aval.format, mask="pattern")])
+
+
+def _shared(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
+    """The same, where they are moved to the buffers of the other array."""
+    like = eqn.inputs[1]
+    if known.same(inner.inputs[-1], like) or not known.covers(inner.inputs[-1], like):
+        return None
+    value = inner.outputs[0].aval
+    kept = Var(Aval(like.aval.shape, value.dtype, like.aval.format, 0))
+    made = _typed([_like(inner, (*inner.inputs[:-1], like), kept, out_format=like.aval.format, mask="pattern")])
+    return made and [*made, Eqn(share_p, (kept, like), eqn.params, eqn.outputs, eqn.source)]
+
+
+def _transposed(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
+    """The transpose of a contraction under the transpose of a mask, as one under that."""
+    mask = known.made.get(inner.inputs[-1])  # type: ignore[arg-type]
+    if mask is None or mask.primitive is not transpose_p:
+        return None
+    axes, own, out = eqn.param_dict["axes"], mask.param_dict["axes"], eqn.outputs[0]
+    if any(own[k] != n for n, k in enumerate(axes)):
+        return None
+    output = tuple(inner.param_dict["output"][k] for k in axes)
+    inputs = (*inner.inputs[:-1], mask.inputs[0])
+    return _typed([_like(inner, inputs, out, output=output, out_format=out.aval.format)])
+
+
+def _inside(eqn: Eqn, spread: Mapping[Var, _Spread], uses: Mapping[Var, int], known: Patterns) -> list[Eqn] | None:
+    """A contraction with the factors of an operand in its place, whose mask says nothing that is not known where these are read."""
+    params = eqn.param_dict
+    for place, (atom, labels) in enumerate(zip(eqn.inputs, params["inputs"], strict=False)):
+        inner = spread.get(atom) if isinstance(atom, Var) else None
+        if inner is None or len(set(labels)) < len(labels) or atom.aval.dtype != params["dtype"]:
+            continue
+        others = [p for k, p in enumerate(zip(eqn.inputs, params["inputs"], strict=False)) if k != place]
+        if not known.meets(inner.mask, labels, [*others, (eqn.inputs[-1], params["output"])]):
+            continue
+        fresh = 1 + max((x for own in (*params["inputs"], params["output"]) for x in own), default=0)
+        names = [*labels, *range(fresh, fresh + max((x for _, own in inner.factors for x in own), default=0))]
+        first: list[Eqn] = []
+        factors = [_without_units(a, tuple(names[x] for x in own), own, atom, first) for a, own in inner.factors]
+        before, placed = _summed_first(eqn, [*others[:place], *factors, *others[place:]])
+        if not before and (inner.sums or uses[atom] > 1):  # type: ignore[index]
+            continue  # a sum for every term in place of one for every entry
+        made = _product(eqn, placed)
+        if made is not None:
+            return [*first, *before, *made]
+    return None
+
+
+def _without_units(atom: Atom, labels: Labels, axes: Labels, whole: Atom, made: list[Eqn]) -> Placed:
+    """A dense factor without axes of extent one along which it is broadcast to `whole`."""
+    extents = dict(enumerate(whole.aval.shape))
+    kept = [k for k, (n, x) in enumerate(zip(atom.aval.shape, axes, strict=True)) if n == extents.get(x, n)]
+    if len(kept) == atom.aval.ndim:
+        return atom, labels
+    shape = tuple(atom.aval.shape[k] for k in kept)
+    out = Var(unit_axes_p.typing(atom.aval, shape=shape))
+    made.append(Eqn(unit_axes_p, (atom,), (("shape", shape),), (out,)))
+    return out, tuple(labels[k] for k in kept)
+
+
+def _summed_first(eqn: Eqn, placed: list[Placed]) -> tuple[list[Eqn], list[Placed]]:
+    """The sum over a label that one sparse factor has alone or with dense ones, and the product that is left, if there is one that has fewer axes."""
+    output = set(eqn.param_dict["output"])
+    for label in dict.fromkeys(x for _, own in placed for x in own if x not in output):
+        group = [p for p in placed if label in p[1]]
+        rest = [p for p in placed if label not in p[1]]
+        axes = [a.aval.ndim - (not a.aval.format.is_dense) for a, _ in group]
+        lone = sum(not a.aval.format.is_dense for a, _ in group) == 1
+        left = output.union(*(own for _, own in rest))
+        group.sort(key=lambda p: p[0].aval.format.is_dense)  # its rows are those of the result
+        names = tuple(dict.fromkeys(x for _, own in group for x in own if x in left))
+        if rest and lone and len(names) <= max(axes) and not output <= set(names) and _is_small(group, names):
+            made, result = _contraction(eqn, group, names)
+            return [made], [*rest, (result, names)]
+    return [], placed
+
+
+def _is_small(group: Sequence[Placed], names: Labels) -> bool:
+    """Whether the contraction of a group to these labels is a vector, or not much larger than its dense operands."""
+    extents = {x: n for a, own in group for x, n in zip(own, a.aval.shape, strict=True)}
+    dense = [math.prod(map(int, a.aval.shape)) for a, _ in group if a.aval.format.is_dense]
+    return len(names) < 2 or math.prod(int(extents[x]) for x in names) <= LARGER * max(dense, default=0)
+
+
+def _product(eqn: Eqn, placed: Sequence[Placed]) -> list[Eqn] | None:
+    """The contraction `eqn` of other operands; those that lack an axis of its result are contracted before the mask is laid over them. None where that
+    has another type."""
+    output, mask, out = eqn.param_dict["output"], eqn.inputs[-1], eqn.outputs[0]
+    there = tuple(x for x in output if any(x in own for _, own in placed))
+    if there == output:
+        labels = tuple(own for _, own in placed)
+        return _typed([_like(eqn, (*(a for a, _ in placed), mask), out, inputs=labels)])
+    made, value = _contraction(eqn, placed, there)
+    if not value.aval.format.is_dense:
+        return None
+    shape = tuple(n if x in there else 1 for x, n in zip(output, out.aval.shape, strict=True))
+    spread = Var(unit_axes_p.typing(value.aval, shape=shape))
+    units = Eqn(unit_axes_p, (value,), (("shape", shape),), (spread,), eqn.source)
+    return _typed([made, units, Eqn(sample_p, (spread, mask), (), (out,), eqn.source)])
+
+
+def _contraction(eqn: Eqn, placed: Sequence[Placed], output: Labels) -> tuple[Eqn, Var]:
+    """A contraction in the arithmetic of another one, and its result."""
+    params = {
+        "inputs": tuple(own for _, own in placed),
+        "output": output,
+        "dtype": eqn.param_dict["dtype"],
+        "out_format": None,
+    }
+    result = Var(contract_p.typing(*(a.aval for a, _ in placed), **params))
+    return Eqn(contract_p, tuple(a for a, _ in placed), tuple(params.items()), (result,), eqn.source), result
+
+
+def _like(eqn: Eqn, operands: Sequence[Atom], result: Var, **params: object) -> Eqn:
+    """An operation with other operands, parameters and another result."""
+    return Eqn(eqn.primitive, tuple(operands), tuple((eqn.param_dict | params).items()), (result,), eqn.source)
+
+
+def _typed(eqns: list[Eqn]) -> list[Eqn] | None:
+    """Operations, if the last one's result has the type that it is said to have."""
+    last = eqns[-1]
+    typed = last.primitive.out_avals([a.aval for a in last.inputs], last.param_dict)
+    return eqns if typed == (last.outputs[0].aval,) else None

@@ -1,0 +1,140 @@
+"""Gradients by sparse arrays of what products, sums and functions of them come to: those of dense arrays at the entries, and no pattern of a product is
+asked for where masks imply it."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.jit import pipeline
+from tests import rotation
+
+FORMS = ["csr", "csc", "coo", "dcsr", "(c,d)", "bitmap", "ell"]
+N = 9
+RNG = np.random.default_rng(0)
+V, U, X = 0.5 + RNG.random(N), 0.5 + RNG.random(N), 0.5 + RNG.random((N, 3))
+
+
+def sparse(seed):
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random((N, N)) < 0.3, 0.25 + rng.random((N, N)), 0.0)
+
+
+def program(seed):
+    """A random function of two matrices."""
+    rng = np.random.default_rng(seed)
+    two = {
+        "@": lambda a, b: a @ b,
+        "+": lambda a, b: a + b,
+        "-": lambda a, b: a - b,
+        "*": lambda a, b: a * b,
+        "maximum": snp.maximum,
+    }
+    one = {
+        "T": lambda a: a.T,
+        "rows": lambda a: a * V[:, None],
+        "columns": lambda a: a * U,
+        "twice": lambda a: a + a,
+        "abs": lambda a: snp.abs(a) * a,
+        "negative": lambda a: -a,
+    }
+    last = {
+        "@ v": lambda a: (a @ V).sum(),
+        "v @": lambda a: ((V @ a) * U).sum(),
+        "sum": lambda a: a.sum(),
+        "weighted": lambda a: (a * (X @ X.T)).sum(),
+        "@ X": lambda a: ((a @ X) ** 2).sum(),
+        "squares": lambda a: (a * a).sum(),
+        "rows": lambda a: (a.sum(axis=1) * V).sum(),
+        "v @ v": lambda a: V @ a @ U,
+    }
+    tree = [
+        rng.choice([*two, *one], p=[0.35, 0.15, 0.05, 0.1, 0.05, *[0.05] * 6]) for _ in range(int(rng.integers(1, 5)))
+    ]
+    picks = rng.integers(0, 2, 20)
+    end = str(rng.choice(list(last)))
+
+    def loss(A, B):
+        values = [A, B]
+        for k, name in enumerate(tree):
+            a = values[-1] if k or picks[k] else A
+            values.append(two[name](a, values[picks[2 * k + 1]]) if name in two else one[name](a))
+        return last[end](values[-1])
+
+    return loss, [*map(str, tree), end]
+
+
+@pytest.mark.parametrize(("form", "seed"), rotation.share(list(itertools.product(FORMS, range(150))), 60))
+def test_programs(form, seed):
+    loss, names = program(seed)
+    dense = sparse(2 * seed), sparse(2 * seed + 1)
+    A, B = (sj.array(x, format=form) for x in dense)
+    wanted = sj.grad(loss, argnums=(0, 1))(*map(sj.array, dense))
+    for gradient in (sj.grad(loss, argnums=(0, 1)), sj.jit(sj.grad(loss, argnums=(0, 1)))):
+        for made, whole, x in zip(gradient(A, B), wanted, dense, strict=True):
+            found, kept = np.where(x != 0, whole.todense(), 0), made.todense() * (x != 0)
+            np.testing.assert_allclose(kept, found, rtol=1e-10, atol=1e-12, err_msg=str(names))
+    value, (_, made) = sj.jit(sj.value_and_grad(loss, argnums=(0, 1)))(A, B)
+    np.testing.assert_allclose(value, loss(*dense), rtol=1e-10)
+    found, kept = np.where(dense[1] != 0, wanted[1].todense(), 0), made.todense() * (dense[1] != 0)
+    np.testing.assert_allclose(kept, found, rtol=1e-10, atol=1e-12)
+
+
+PRODUCTS = {
+    "(A @ B) @ v": lambda A, B: ((A @ B) @ V).sum(),
+    "(A @ A) @ v": lambda A, B: ((A @ A) @ V).sum(),
+    "(A @ B).sum()": lambda A, B: (A @ B).sum(),
+    "((A @ B) @ X) ** 2": lambda A, B: (((A @ B) @ X) ** 2).sum(),
+    "(A @ B).T @ v": lambda A, B: ((A @ B).T @ V).sum(),
+    "v @ (A @ B)": lambda A, B: ((V @ (A @ B)) * U).sum(),
+    "(A @ B) * v": lambda A, B: ((A @ B) * V).sum(),
+    "(A @ B) * v[:, None]": lambda A, B: ((A @ B) * V[:, None]).sum(),
+    "(A @ B @ A) @ v": lambda A, B: ((A @ B @ A) @ V).sum(),
+    "(A.T @ B) @ v": lambda A, B: ((A.T @ B) @ V).sum(),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_no_product_of_sparse_arrays(name):
+    """What is left has no contraction of two sparse arrays under a mask, and no mask that is one."""
+    A, B = (sj.array(sparse(seed), format="csr") for seed in (0, 1))
+    jaxpr = pipeline.cleaned(sj.make_jaxpr(sj.grad(PRODUCTS[name], argnums=(0, 1)))(A, B).jaxpr)
+    products = {e.outputs[0] for e in jaxpr.eqns if e.primitive.name == "contract" and "mask" not in e.param_dict}
+    for eqn in jaxpr.eqns:
+        asked = eqn.inputs[-1] if "mask" in eqn.param_dict or eqn.primitive.name == "sample" else None
+        assert asked is None or asked.aval.format.is_dense or asked not in products, str(jaxpr)
+        if "mask" in eqn.param_dict:
+            assert sum(not a.aval.format.is_dense for a in eqn.inputs[:-1]) < 2, str(jaxpr)
+
+
+def test_masks_of_unions():
+    """What is kept of a sum's cotangent is computed where it is kept."""
+    A, B = (sj.array(sparse(seed), format="csr") for seed in (0, 1))
+    for loss in (lambda A, B: ((A + B) @ V).sum(), lambda A, B: (snp.maximum(A, -B) @ V).sum()):
+        jaxpr = pipeline.cleaned(sj.make_jaxpr(sj.grad(loss))(A, B).jaxpr)
+        masked = [e for e in jaxpr.eqns if e.primitive.name == "contract" and e.param_dict.get("mask")]
+        sampled = [
+            e for e in jaxpr.eqns if e.primitive.name == "sample" and e.inputs[0] in [m.outputs[0] for m in masked]
+        ]
+        assert masked and not sampled, str(jaxpr)
+
+
+def test_masks_that_say_more():
+    """A mask stays that leaves out terms which are read, or entries which are kept."""
+    A, B, C = (sj.array(sparse(seed), format="csr") for seed in (0, 1, 2))
+
+    def masked(A, B, C):
+        return sj.einsum("ij,kj->ik", sj.einsum("i,j->ij", V, U, mask=C), B, mask=A)
+
+    inner = np.where(C.todense() != 0, np.outer(V, U), 0)
+    wanted = np.where(A.todense() != 0, inner @ B.todense().T, 0)
+    np.testing.assert_allclose(sj.jit(masked)(A, B, C).todense(), wanted, rtol=1e-12)
+
+    def product(A, B, C):
+        return sj.einsum("ij,kj->ik", sj.einsum("i,j->ij", V, U, mask=A @ C), B, mask=A)
+
+    inner = np.where((A @ C).todense() != 0, np.outer(V, U), 0)
+    wanted = np.where(A.todense() != 0, inner @ B.todense().T, 0)
+    np.testing.assert_allclose(sj.jit(product)(A, B, C).todense(), wanted, rtol=1e-12)
