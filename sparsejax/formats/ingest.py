@@ -44,22 +44,21 @@ def as_storage(
     >>> as_storage(([3.0, 4.0], [[0, 2], [1, 1]]), format="csr").shape
     (3, 2)
     """
-    if (
-        type(obj) is tuple
-        and format is not None
-        and dtype is None
-        and copy is not False
-        and type(fill_value) is int
-        and not fill_value
-        and len(obj) == 2
-    ):
-        listed = rows.of_entries(*obj, shape, format)
+    usual = dtype is None and type(fill_value) is int and not fill_value
+    if usual and format is not None and copy is not False:
+        listed = None
+        if type(obj) is tuple and len(obj) == 2:
+            listed = rows.of_entries(*obj, shape, format)
+        elif shape is None and scipy_io.is_scipy(obj) and obj.format == "coo":
+            listed = rows.of_entries(obj.data, getattr(obj, "coords", None) or (obj.row, obj.col), obj.shape, format)
         if listed is not None:
             return listed
-    plain = format is None and dtype is None and shape is None and type(fill_value) is int and not fill_value
+    plain = usual and format is None and shape is None
     if plain and type(obj) is np.ndarray and obj.flags.c_contiguous and dtypes.canonical(obj.dtype) is obj.dtype:
         vals = own(obj.reshape(-1), obj.dtype, copy, "the source", obj)
         return Storage.dense(dense_template(Format.parse("dense", obj.ndim), obj.shape, obj.dtype.type(0)), vals, {})
+    if plain and scipy_io.is_scipy(obj):
+        return scipy_io.from_scipy(obj, copy)
     viewed = False
     if isinstance(obj, Storage):
         made, fill_value = _from_storage(obj, copy), obj.fill_value

@@ -35,6 +35,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     lined      extents, offsets, lines      -> pos, crd and vals of the matrix with these vectors on its diagonals
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
     woven      pos, crd, vals, places, new  -> pos, crd and vals with an entry for every place
+    admitted   pos, columns, extents, vals  -> copies of what is inside, and whether coordinates increase in every segment
     largest    numbers, starts, keep        -> which are among the largest of their segment
     recurred   x, b, begins                 -> y[k] = b[k] + x[k] * y[k - 1], from 0 where a segment begins
 
@@ -52,7 +53,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.formats import largest, lined, recurrences, searches
+from sparsejax.formats import admission, largest, lined, recurrences, searches
 from sparsejax.formats.distances import differs, magnitudes
 from sparsejax.formats.runs import added, before, changes, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
@@ -313,6 +314,13 @@ class Passes:
         """
         return largest.largest(magnitudes(size) if absolute else size, starts, keep)
 
+    def admitted(
+        self, pos: Array | None, columns: Sequence[Array], extents: Sequence[int], vals: Array, copies: bool
+    ) -> admission.Admitted | None:
+        """(pos, columns, vals, increases): read-only copies, or what was given, of entries that somebody else made, and whether coordinates increase in
+        every segment (without `pos`: in all); None where one is outside, or `pos` is none. What is behind entries that fall, without `pos`, is not seen."""
+        return admission.admitted(pos, columns, extents, vals, copies)
+
     def placed(self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
         """(number, values): the places, each the coordinate `wanted` in the segment of `parent`, that are stored, and the values there.
 
@@ -547,7 +555,7 @@ class Learning(Passes):
 
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within"),
-        *("mapped", "named", "located", "carried", "lined", "turned", "met", "placed", "sifted", "largest"),
+        *("mapped", "named", "located", "carried", "lined", "turned", "met", "placed", "sifted", "largest", "admitted"),
         *("interleaved", "regrouped", "chosen", "distant", "tidied", "folded", "bucketed", "entered", "woven"),
     )
 

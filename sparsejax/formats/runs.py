@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+SIGNED = frozenset([_INT32, _INT64])
+"""What coordinates may be, as they come."""
 
 ADDED, PAIRWISE = 64, 8
 """Entries at one place up to which all but the first are added up one after the other; numbers up to which NumPy does."""

@@ -6,6 +6,7 @@ checked and read here.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Sequence
@@ -15,19 +16,28 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.errors import FormatError
-from sparsejax.formats import convert, ordering
+from sparsejax.formats import convert, ordering, passes
 from sparsejax.formats.format import Format, block_sparse
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.segments import Array, check_bounds
 from sparsejax.formats.ownership import own, refuse_copy
+from sparsejax.formats.parts import rows
+from sparsejax.formats.runs import SIGNED
 from sparsejax.formats.storage import Storage
 from sparsejax.formats.validate import checked_shape
 
 
 def is_scipy(obj: Any) -> bool:
     """Whether `obj` is a SciPy sparse array or matrix (SciPy must have been imported for one to exist)."""
-    sparse = sys.modules.get("scipy.sparse")
-    return sparse is not None and bool(sparse.issparse(obj))
+    kind: Any = type(obj)
+    return "scipy.sparse" in sys.modules and _is_sparse(kind)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_sparse(kind: Any) -> bool:
+    """Whether that is one of SciPy's classes, which are known by now."""
+    sparse = sys.modules["scipy.sparse"]
+    return issubclass(kind, sparse.sparray | sparse.spmatrix)
 
 
 def is_matrix(obj: Any) -> bool:
@@ -50,7 +60,7 @@ def from_scipy(obj: Any, copy: bool | None = None) -> Storage:
     shape = checked_shape(obj.shape)
     name = obj.format
     if name in ("csr", "csc") and len(shape) == 2:
-        return _from_compressed(obj, shape, copy)
+        return _from_compressed(obj, name, shape, copy)
     if name == "coo":
         coords = getattr(obj, "coords", None) or (obj.row, obj.col)
         return from_coordinates([np.asarray(c) for c in coords], np.asarray(obj.data), shape, copy)
@@ -74,16 +84,19 @@ def from_scipy(obj: Any, copy: bool | None = None) -> Storage:
 # ------------------------------------------------------------------------------------------------- csr, csc and bsr
 
 
-def _from_compressed(obj: Any, shape: tuple[int, ...], copy: bool | None) -> Storage:
-    name, major = obj.format, 0 if obj.format == "csr" else 1
+def _from_compressed(obj: Any, name: str, shape: tuple[int, ...], copy: bool | None) -> Storage:
+    major = 0 if name == "csr" else 1
     rows, extent = shape[major], shape[1 - major]
     pos, crd, data = np.asarray(obj.indptr), np.asarray(obj.indices), np.asarray(obj.data)
+    made = _admitted_segments(name, (pos, crd, data), rows, extent, shape, copy)
+    if made is not None:
+        return made
     used = _check_compressed(name, pos, crd, data, rows)
     indices, values, pos = crd, data, pos.astype(np.int64)
     crd, data = crd[:used], data[:used]
     check_bounds(crd, extent, f"indices of the {name} array")
     form, dtype = Format.parse(name, 2), dtypes.canonical(data.dtype)
-    if _increases(pos, crd):
+    if _increases(pos, crd):  # of a dtype that passes do not take
         crd = own(crd, convert.crd_dtype(extent), copy, f"indices of the {name} array", indices)
         data = own(data, dtype, copy, f"data of the {name} array", values)
         return Storage(form, shape, dtype.type(0), ((), (pos, crd)), data)
@@ -93,6 +106,46 @@ def _from_compressed(obj: Any, shape: tuple[int, ...], copy: bool | None) -> Sto
     return convert.from_coords(
         (parents, wide) if major == 0 else (wide, parents), data.astype(dtype, copy=False), shape, form, 0
     )
+
+
+def _admitted_segments(
+    name: str, buffers: tuple[Array, Array, Array], rows: int, extent: int, shape: tuple[int, ...], copy: bool | None
+) -> Storage | None:
+    """The storage of `indptr`, `indices` and `data`, borrowed or copied; None where there is something to tell, or to mend in another way."""
+    pos, crd, data = _, indices, values = buffers
+    if pos.dtype not in SIGNED or crd.dtype not in SIGNED:
+        return None
+    if not pos.ndim == crd.ndim == data.ndim == 1 or len(pos) != rows + 1:
+        return None
+    used, dtype = int(pos[-1]), data.dtype
+    if not used == len(crd) == len(data):
+        if not 0 <= used <= min(len(crd), len(data)):
+            return None
+        crd, data = crd[:used], data[:used]
+    if dtypes.canonical(dtype) is not dtype:
+        return None
+    many = passes.over(used)
+    found = many.admitted(pos, [crd], [extent], data, bool(copy))
+    if found is None:
+        return None
+    ends, (crd,), data, increases = found
+    pos = pos if ends is None else ends
+    zero, form = dtype.type(0), Format.parse(name, 2)
+    if copy and increases:
+        return Storage.of_frozen(form, shape, zero, ((), (pos, crd)), data)
+    if increases:
+        crd = own(crd, convert.crd_dtype(extent), copy, f"indices of the {name} array", indices)
+        data = own(data, dtype, copy, f"data of the {name} array", values)
+    elif copy:
+        ordered = many.tidied(pos, crd, data)
+        if ordered is None:
+            return None
+        crd, data, distinct = ordered
+        if not distinct:
+            pos, crd, data = many.folded(pos, crd, data)
+    else:
+        return None
+    return Storage(form, shape, zero, ((), (pos, crd)), data)
 
 
 def _increases(pos: Array, crd: Array) -> bool:
@@ -251,6 +304,9 @@ def from_coordinates(coords: Sequence[Array], data: Array, shape: tuple[int, ...
         raise FormatError(f"data has shape {data.shape}; it must be one-dimensional")
     if len(coords) != len(shape):
         raise FormatError(f"coords has {len(coords)} axes, but the shape {shape} has {len(shape)}")
+    made = _admitted_coordinates(coords, data, shape, copy)
+    if made is not None:
+        return made
     for axis, (crd, extent) in enumerate(zip(coords, shape, strict=True)):
         if crd.ndim != 1 or crd.dtype.kind not in "iu":
             raise FormatError(
@@ -261,6 +317,10 @@ def from_coordinates(coords: Sequence[Array], data: Array, shape: tuple[int, ...
         check_bounds(crd, extent, f"coords of axis {axis}")
     dtype = dtypes.canonical(data.dtype)
     form = Format.parse("coo", len(shape))
+    if copy is not False and len(coords) == 2:
+        listed = rows.of_entries(data, tuple(coords), shape, form)
+        if listed is not None:
+            return listed
     if coords and ordering.is_sorted(coords) and bool(segments.changes(coords).all()):
         vals = own(data, dtype, copy, "data", data)
         crds = [
@@ -273,6 +333,32 @@ def from_coordinates(coords: Sequence[Array], data: Array, shape: tuple[int, ...
     refuse_copy(copy, "the entries are not sorted, or have duplicates")
     signed = [crd if crd.dtype in (np.int32, np.int64) else crd.astype(np.int64) for crd in coords]
     return convert.from_coords(signed, data.astype(dtype, copy=False), shape, form, 0)
+
+
+def _admitted_coordinates(
+    coords: Sequence[Array], data: Array, shape: tuple[int, ...], copy: bool | None
+) -> Storage | None:
+    """The storage of entries in order, each at a place of its own, borrowed or copied; None where that is not so, or there is something to tell."""
+    dtype, count = data.dtype, len(data)
+    for crd in coords:
+        if crd.dtype not in SIGNED or crd.ndim != 1 or len(crd) != count:
+            return None
+    if not coords or dtypes.canonical(dtype) is not dtype:
+        return None
+    found = passes.over(count).admitted(None, coords, shape, data, bool(copy))
+    if found is None or not found[3]:
+        return None
+    _, columns, vals, _ = found
+    if not copy:
+        vals = own(data, dtype, copy, "data", data)
+        columns = [
+            own(crd, convert.crd_dtype(n), copy, f"coords of axis {axis}", crd)
+            for axis, (crd, n) in enumerate(zip(coords, shape, strict=True))
+        ]
+    pos = np.array([0, count], np.int64)
+    pos.setflags(write=False)
+    buffers = ((pos, columns[0]), *[(crd,) for crd in columns[1:]])
+    return Storage.of_frozen(Format.parse("coo", len(shape)), shape, dtype.type(0), buffers, vals)
 
 
 def to_scipy(storage: Storage) -> Any:

@@ -13,6 +13,7 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.parts import located
 from sparsejax.formats.passes import crd_dtype
+from sparsejax.formats.runs import SIGNED
 from sparsejax.formats.storage import Storage
 
 
@@ -34,13 +35,20 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
     if dims is None or not len(data) or dtypes.canonical(data.dtype) != data.dtype:
         return None
     for vector, extent in zip(coords, shape, strict=True):
-        if type(extent) is not int or vector.dtype not in _SIGNED:
+        if type(extent) is not int or vector.dtype not in SIGNED:
             return None
     row, column = (coords[d] for d in dims)
     rows, extent = (shape[d] for d in dims)
     if rows > max(passes.MANY, ordering.CROWDED * len(data)):
         return None
     many = passes.over(len(data))
+    in_order = many.admitted(None, (row, column), (rows, extent), data, True) if len(data) >= passes.MANY else None
+    if in_order is not None and in_order[3]:
+        _, (row, crd), vals, _ = in_order
+        if listed:
+            ends = np.array([0, len(crd)])
+            return Storage(form, shape, data.dtype.type(0), ((ends, row), (crd,)), vals)
+        return Storage(form, shape, data.dtype.type(0), ((), (many.offsets(row, rows), crd)), vals)
     found = many.entered(row, column, data, rows, extent)
     if found is None:
         return None
@@ -49,6 +57,3 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
         return Storage(form, shape, data.dtype.type(0), ((), (pos, crd)), vals)
     ends, owners = np.array([0, len(crd)]), many.owners(pos).astype(crd_dtype(rows), copy=False)
     return Storage(form, shape, data.dtype.type(0), ((ends, owners), (crd,)), vals)
-
-
-_SIGNED = frozenset([np.dtype(np.int32), np.dtype(np.int64)])

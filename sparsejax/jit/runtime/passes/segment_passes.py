@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.formats.admission import Admitted
 from sparsejax.formats.distances import magnitudes
 from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
 from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime.passes import (
+    admitted_entries,
     carried_entries,
     duplicates,
     entered_rows,
@@ -72,6 +74,14 @@ class SegmentPasses(Passes):
         if len(size) >= leading_digits.LONG * len(starts) and leading_digits.covers(size.dtype, len(size)):
             return leading_digits.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
         return super().largest(size, starts, keep, absolute)
+
+    def admitted(
+        self, pos: Array | None, columns: Sequence[Array], extents: Sequence[int], vals: Array, copies: bool
+    ) -> Admitted | None:
+        whole = np.ascontiguousarray
+        given, pos = [whole(column) for column in columns], None if pos is None else whole(pos)
+        found = admitted_entries.admitted(pos, given, extents, whole(vals), copies)
+        return found if copies or found is None else (found[0], list(columns), vals, found[3])
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:
         listed = np.ascontiguousarray(listed)

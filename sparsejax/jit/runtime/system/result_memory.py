@@ -46,6 +46,7 @@ _bytes: Any = (ctypes.c_char * (1 << 58)).from_address(0)
 """The same, byte by byte: views of parts need no type of ctypes for every length."""
 HEAD = object.__basicsize__
 """Bytes of an array's object before the pointer to where the array is."""
+_array = np.ndarray
 
 
 def _by_interface(array: NDArray[Any]) -> int:
@@ -74,7 +75,7 @@ words: Any = _all if address_of is _by_structure else None
 
 
 def _passed_by_structure(slots: Sequence[int | NDArray[Any]]) -> list[int]:
-    return [_all[id(s) + HEAD >> 3] if isinstance(s, np.ndarray) else s for s in slots]
+    return [s if type(s) is int else _all[id(s) + HEAD >> 3] if isinstance(s, _array) else s for s in slots]
 
 
 def _passed_by_interface(slots: Sequence[int | NDArray[Any]]) -> list[int]:
