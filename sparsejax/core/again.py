@@ -14,7 +14,7 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -62,15 +62,15 @@ class Calls:
         """The function compiled, by its other arguments."""
         self.several: dict[Any, bool] = {}
         """Calls that took several operations."""
-        self.met: dict[Any, int] = {}
-        """How often calls were served by what serves any extents: up to `FEW`."""
+        self.roads: dict[Any, Road] = {}
+        """The shortest roads to these, by the structures of operands, and by which objects other arguments are."""
         self.recent: dict[Any, tuple[Run, Any, tuple[Any, ...]]] = {}
         """Some of `runs`, by which objects the types of their operands are; with these, and with the objects that their other arguments are."""
         cached.register(self)
 
     def clear_cache(self) -> None:
         """Forget all."""
-        for cache in (self.runs, self.families, self.programs, self.several, self.met, self.recent):
+        for cache in (self.runs, self.families, self.programs, self.several, self.roads, self.recent):
             cache.clear()
 
 
@@ -101,7 +101,7 @@ def again(
 
     def decorate(function: Function) -> Function:
         calls = Calls(function, operands, whole)
-        known, recent, single, pair = calls.runs, calls.recent, operands == 1, operands == 2
+        known, recent, roads, single, pair = calls.runs, calls.recent, calls.roads, operands == 1, operands == 2
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -113,11 +113,11 @@ def again(
                 if single:
                     if shorter is not None and len(args) == 1 and (found := shorter(a)) is not None:
                         return found
-                    mark = id(a._aval)
+                    x, n = a._aval, len(args)
+                    mark = id(x)
                     same = recent.get(mark)
                     if same is not None:
                         plan, _, rest = same
-                        n = len(args)
                         if (
                             n == 1 + len(rest)
                             and (n < 2 or args[1] is rest[0])
@@ -125,11 +125,21 @@ def again(
                             and (n < 4 or all(map(operator.is_, args[3:], rest[2:])))
                         ):
                             return plan([a._storage])
+                    road = roads.get(x._kind if n == 1 else (x._kind, *map(id, args[1:])))
+                    if road is not None and (found := road.run([a._storage], x.shape)) is not None:
+                        return found
                 elif pair and len(args) == 2 and type(b := args[1]) is Array:
-                    mark = id(a._aval), id(b._aval)
+                    x, y = a._aval, b._aval
+                    mark = id(x), id(y)
                     same = recent.get(mark)
                     if same is not None:
                         return same[0]([a._storage, b._storage])
+                    road = roads.get((x._kind, y._kind))
+                    if (
+                        road is not None
+                        and (found := road.run([a._storage, b._storage], x.shape + y.shape)) is not None
+                    ):
+                        return found
                 elif pair and len(args) == 2:
                     kind = type(b)
                     if kind is float:
@@ -137,11 +147,19 @@ def again(
                         same = recent.get(mark)
                         if same is not None:
                             return same[0]([a._storage, primitive.weak_scalar(b)._storage])
+                        road = roads.get((a._aval._kind, kind))
+                        if road is not None:
+                            found = road.run([a._storage, primitive.weak_scalar(b)._storage], a._aval.shape)
+                            if found is not None:
+                                return found
                     elif kind is int:
                         mark, looked = (id(a._aval), kind, b), 1
                         same = recent.get(mark)
                         if same is not None:
                             return same[0]([a._storage])
+                        road = roads.get((a._aval._kind, kind, b))
+                        if road is not None and (found := road.run([a._storage], a._aval.shape)) is not None:
+                            return found
             elif pair and len(args) == 2 and not kwargs and type(b := args[1]) is Array:
                 kind = type(a)
                 if kind is float:
@@ -225,24 +243,20 @@ def _first(
             key, kinds, storages = _told_apart(args, key, kinds, storages)
             served = calls.families.get(kinds)
         if served is not None:
-            family, places = served
-            times, given = calls.met.get(key, 0), storages
-            if places is not None:
-                given = [storages[k] if k >= 0 else _number(args[~k]) for k in places]
-            if times < FEW:
-                found = family.once(extents, given)
+            if served.met.get(extents, 0) < FEW:
+                road = served.road(args, calls.operands)
+                found = road.run(storages, extents)
                 if found is not None:
-                    if len(calls.met) > REMEMBERED:
-                        calls.met = {}
-                    calls.met[key] = times + found[2]
-                    return found[0][0]
+                    short = None if valued or kwargs else _short(args, calls.operands, len(storages))
+                    if short is not None:
+                        _keep(calls.roads, short, road)
+                    return found
             else:
-                run = _planned(family, places, given)
+                run = _planned(served, storages, args)
                 if run is not None:
                     _keep(known, key, run)
                     if noted is not None:
                         _keep(known, noted, _by_value)
-                    calls.met.pop(key, None)
                     return run(storages)
     _learning.append(None)
     try:
@@ -266,8 +280,8 @@ def _first(
                 key, kinds, storages = _told_apart(args, key, kinds, storages)
             if places is not None:
                 in_place = places == list(range(len(storages)))
-                _keep(calls.families, kinds, (notes[0].family, None if in_place else places))
-                calls.met[key] = calls.met.get(key, 0) + DEAR
+                served = Served(notes[0].family, None if in_place else places, {extents: DEAR})
+                _keep(calls.families, kinds, served)
     return result
 
 
@@ -299,10 +313,75 @@ def _places(note: primitive.Note, args: tuple[Any, ...], result: Array, valued: 
     return made
 
 
-def _planned(family: Any, places: Sequence[int] | None, given: Sequence[Storage]) -> Run | None:
-    """The plan for one of the shapes that a family serves, over operands at these places of a call (None: as they come); None where it has none."""
+class Road(NamedTuple):
+    """The shortest way to what serves operands of any extents."""
+
+    run: Callable[[list[Storage], tuple[int, ...]], Array | None]
+    """The result for operands and their extents, of which nothing is kept; None where there is more to do."""
+    rest: tuple[Any, ...]
+    """The arguments that are no operands: these very objects."""
+
+
+class Served(NamedTuple):
+    """What serves operands of any extents."""
+
+    family: Any
+    places: list[int] | None
+    """Where its operands are among those of a call, ~k for a number that is argument k; None where they are as they come."""
+    met: dict[tuple[int, ...], int]
+    """How often calls of some extents were served: up to `FEW`."""
+
+    def given(self, storages: list[Storage], args: tuple[Any, ...]) -> list[Storage]:
+        """Its operands."""
+        if self.places is None:
+            return storages
+        return [storages[k] if k >= 0 else _number(args[~k]) for k in self.places]
+
+    def road(self, args: tuple[Any, ...], operands: int) -> Road:
+        """The shortest way for calls like this one."""
+        met, places, alone, once = self.met, self.places, self.family.alone, self.family.once
+        numbers = {k: _number(args[~k]) for k in places or () if k < 0}
+
+        def run(storages: list[Storage], extents: tuple[int, ...]) -> Array | None:
+            times = met.get(extents, 0)
+            if times >= FEW:
+                return None
+            if places is not None:
+                storages = [storages[k] if k >= 0 else numbers[k] for k in places]
+            found, counted = alone(extents, storages), 1
+            if found is None:
+                more = once(extents, storages)
+                if more is None:
+                    return None
+                found, counted = more[0][0], more[2]
+            if len(met) > REMEMBERED:
+                met.clear()
+            met[extents] = times + counted
+            return found  # type: ignore[no-any-return]
+
+        return Road(run, args[operands:])
+
+
+def _short(args: tuple[Any, ...], operands: int, taken: int) -> Any:
+    """What a call of so many operands that are `taken` is known by on the shortest road; None where it has none."""
+    a, *rest = args
+    if type(a) is not Array or taken > operands or any(type(r) not in _FIXED for r in args[operands:]):
+        return None
+    if operands == 1:
+        return (a._aval.kind, *map(id, rest)) if rest else a._aval.kind
+    if operands != 2 or len(rest) != 1:
+        return None
+    (b,) = rest
+    if type(b) is Array:
+        return a._aval.kind, b._aval.kind
+    return (a._aval.kind, float) if type(b) is float else (a._aval.kind, int, b) if type(b) is int else None
+
+
+def _planned(served: Served, storages: list[Storage], args: tuple[Any, ...]) -> Run | None:
+    """The plan for one of the shapes that are served; None where there is none."""
+    given, places = served.given(storages, args), served.places
     arrays = [Array(s) for s in given]
-    found = family.known([a._aval for a in arrays], arrays)
+    found = served.family.known([a._aval for a in arrays], arrays)
     if found is None:
         return None
     plan = found[0].cache["plan"]

@@ -19,12 +19,27 @@ _kinds: dict[Any, int] = {}
 _next_kind = itertools.count()
 _known: dict[Any, Aval] = {}
 """A type of every structure that arrays have, with its number."""
+_shaped: dict[int, dict[tuple[int, ...], Aval]] = {}
+"""The types of arrays that were made lately, by number of the structure and by shape."""
+SHAPES = 256
+"""Types of one structure that are remembered."""
 
 
 class _Fields:
     """The fields of an `Aval`."""
 
-    __slots__ = ("_hash", "_key", "_kind", "dtype", "fill_value", "format", "is_literal", "shape", "weak_type")
+    __slots__ = (
+        "_hash",
+        "_key",
+        "_kind",
+        "_others",
+        "dtype",
+        "fill_value",
+        "format",
+        "is_literal",
+        "shape",
+        "weak_type",
+    )
 
 
 class _Open(_Fields):
@@ -53,6 +68,7 @@ class Aval(_Fields):
     _key: tuple[object, ...]
     _hash: int
     _kind: int
+    _others: dict[tuple[int, ...], Aval] | None
 
     def __init__(
         self,
@@ -75,6 +91,7 @@ class Aval(_Fields):
         put(self, "_key", (self.shape, self.dtype.str, format, fill, weak_type, is_literal))
         put(self, "_hash", hash(self._key))
         put(self, "_kind", -1)
+        put(self, "_others", None)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("an Aval cannot be changed")
@@ -106,6 +123,7 @@ class Aval(_Fields):
             if kind is None:
                 if len(_kinds) > 1 << 16:
                     _kinds.clear()  # numbers are not used again
+                    _shaped.clear()
                 kind = _kinds.setdefault(self.structure, next(_next_kind))
             object.__setattr__(self, "_kind", kind)
         return self._kind
@@ -132,9 +150,26 @@ class Aval(_Fields):
         made: Any = _Open()  # attributes are assigned before it becomes an `Aval`, in half of the time
         made.shape, made.dtype, made.format, made.fill_value = shape, self.dtype, self.format, self.fill_value
         made.weak_type, made.is_literal, made._kind = self.weak_type, self.is_literal, self._kind
-        made._key, made._hash = (shape, *self._key[1:]), -1
+        made._key, made._hash, made._others = (shape, *self._key[1:]), -1, self._others
         made.__class__ = Aval
         return made  # type: ignore[no-any-return]
+
+    def at(self, shape: tuple[int, ...]) -> Aval:
+        """`shaped` for the extents of an array in memory, Python's integers: one object for all of a type that come one after the other, so that
+        what is remembered by it is found again."""
+        others = self._others
+        if others is None:
+            others = _shaped.setdefault(self.kind, {})
+            object.__setattr__(self, "_others", others)
+        found = others.get(shape)
+        if found is None:
+            for n in shape:
+                if type(n) is not int:
+                    return self.shaped(shape)
+            if len(others) >= SHAPES:
+                others.clear()
+            found = others[shape] = self.shaped(shape)
+        return found
 
     @staticmethod
     def of(shape: tuple[int, ...], dtype: np.dtype[Any], format: Format, fill_value: Any) -> Aval:
@@ -152,8 +187,7 @@ class Aval(_Fields):
                 if len(_known) > 4096:
                     _known.clear()
                 _known[key] = known
-            return known
-        return known.shaped(shape)
+        return known.at(shape)
 
     def strong(self) -> Aval:
         """The same type, not weak."""

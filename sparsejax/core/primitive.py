@@ -471,7 +471,7 @@ def view(value: Any) -> Array:
             like = _seen[value.ndim, value.dtype, fortran] = first.aval
         if len(_viewed) > 4096:
             _viewed.clear()
-        aval = like.shaped(value.shape)
+        aval = like.at(value.shape)
         known = _viewed[key] = dense_template(like.format, value.shape, like.fill_value), aval
     storage = Storage.dense(known[0], value.reshape(-1, order="F" if fortran else "C"), {"transient": value})
     return made(storage, known[1])

@@ -27,16 +27,17 @@ class Roads:
     """The shortest roads to a kernel for operands of any extents, under the settings of `config` as they are: those for the facts that were met
     last."""
 
-    __slots__ = ("_found", "_known", "_tries")
+    __slots__ = ("_found", "_tries", "known")
 
     def __init__(self, found: Callable[[Sequence[Storage]], Direct | None]) -> None:
         """`found` gives the road for operands, where there is one."""
         self._found, self._tries = found, TRIES
-        self._known: tuple[Direct, ...] = ()
+        self.known: tuple[Direct, ...] = ()
+        """Those that were learnt last, the latest first."""
 
     def __call__(self, operands: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
         """The result of this shape; None where no road that is known serves the operands."""
-        for direct in self._known:
+        for direct in self.known:
             result = direct(operands, shape)
             if result is not None:
                 return result
@@ -50,7 +51,7 @@ class Roads:
         if now is None:
             self._tries -= 1
         else:
-            self._known = (now, *self._known)[:DIRECT]
+            self.known = (now, *self.known)[:DIRECT]
         return now
 
 

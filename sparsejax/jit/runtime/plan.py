@@ -156,7 +156,7 @@ class Plan(Body):
     def once(self, storages: Sequence[Storage], change: resize.Change) -> list[Array]:
         """The results of `resized(change)`, of which nothing is kept: what a shape costs that may not come back."""
         results = self._once(storages, change)
-        return [made(r, a if same else a.shaped(r.shape)) for r, a, same in zip(results, self.out_avals, self._ends)]
+        return [made(r, a if same else a.at(r.shape)) for r, a, same in zip(results, self.out_avals, self._ends)]
 
     @cached_property
     def _ends(self) -> list[bool]:
@@ -187,7 +187,7 @@ class Plan(Body):
         if self.alone is None:  # not all operands are read, or numbers of the program are
             storages = self._line.layout.picks[0](self.registers(storages))
         found = runner.sized_once(storages, shape)
-        return None if found is None else made(found, self.out_avals[0].shaped(shape))
+        return None if found is None else made(found, self.out_avals[0].at(shape))
 
     def direct(self, storages: Sequence[Storage]) -> Direct | None:
         """`alone_once` as one function for operands like these, where it has one."""

@@ -124,27 +124,28 @@ class Solved(Exception):
 class Alone:
     """A plan of one kernel for all shapes like some."""
 
-    __slots__ = ("_aval", "_plan", "_roads")
+    __slots__ = ("_plan", "aval", "roads")
 
     def __init__(self, plan: Plan) -> None:
-        self._plan, self._aval = plan, plan.out_avals[0]
-        self._roads = config.planning(), Roads(plan.direct)
+        self._plan, self.aval = plan, plan.out_avals[0]
+        self.roads = config.planning(), Roads(plan.direct)
+        """The shortest roads to it, under these settings."""
 
     def once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> tuple[list[Array], int] | None:
         """The result of this shape, of which nothing is kept, and as how many calls it counts; None where there is more to do than to call the kernel."""
-        (settings, roads), now = self._roads, config.planning()
+        (settings, roads), now = self.roads, config.planning()
         if now is not settings and now != settings:
             roads = Roads(self._plan.direct)
-            self._roads = now, roads
+            self.roads = now, roads
         found = roads(storages, shape)
         if found is not None:
-            return [made(found, self._aval.shaped(shape))], 1
+            return [made(found, self.aval.at(shape))], 1
         result = self._plan.alone_once(storages, shape)
         if result is None:
             return None
         roads.learn(storages)
         # of a sparse result, what is lost beside a plan of its own is little
-        return [result], DEAR if self._aval.is_dense else 1
+        return [result], DEAR if self.aval.is_dense else 1
 
 
 class Domain(NamedTuple):
@@ -169,8 +170,8 @@ class Member:
         """What serving operands takes: the domain and the constants of a trace, what else was made with it, and what makes it when it is asked for."""
         self.domain, self.codes, self.consts, self.shared, self.extra = domain, domain.codes, consts, shared, extra
         self._trace = trace
-        self._numbers = _numbers_of(domain)
-        self._alone: dict[Any, Alone] = {}
+        self._numbers, self.lengths = _numbers_of(domain)
+        self.alone: dict[Any, Alone] = {}
         """Plans of one kernel, by the bits of the numbers."""
         self.bounds: dict[Any, Plan] = {}
         """Plans, by the bounds of the numbers, and the alternatives that are forced."""
@@ -226,7 +227,7 @@ class Member:
         values, lengths, shape = found
         consts = self.consts
         storages = [*(c._storage for c in consts), *given] if consts else given
-        alone = self._alone.get(lengths)
+        alone = self.alone.get(lengths)
         if alone is not None:
             result = alone.once(storages, shape)
             if result is not None:
@@ -236,7 +237,7 @@ class Member:
         except Exception as reason:
             raise Refused(f"{type(reason).__name__}: {reason}") from reason
         if alone is None and plan.sizes_alone and not config.forcing:
-            self._alone[lengths] = Alone(plan)
+            self.alone[lengths] = Alone(plan)
         results = plan.once(storages, change)
         if self._grown:
             self.keep()
@@ -354,6 +355,28 @@ class Family:
                 return None
             if found is not None:
                 return found[0], member.extra, found[1]
+        return None
+
+    def alone(self, extents: tuple[int, ...], storages: Sequence[Storage]) -> Array | None:
+        """The first result of `once`, which counts as one call, where one kernel is all there is to do and a road to it is known; else None."""
+        for member in self._members:
+            found = member.lengths(extents)
+            if found is None:
+                continue
+            alone = member.alone.get(found[0])
+            if alone is None:
+                return None
+            settings, roads = alone.roads
+            if config.planning() is not settings:
+                return None
+            if member.consts:
+                storages = [*[c._storage for c in member.consts], *storages]
+            shape = found[1]
+            for direct in roads.known:
+                result = direct(storages, shape)
+                if result is not None:
+                    return made(result, alone.aval.at(shape))
+            return None
         return None
 
     def known(self, avals: Sequence[Aval], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
@@ -550,21 +573,24 @@ def _spelled(extents: Sequence[Any]) -> tuple[int | str, ...]:
     return tuple([n.code if isinstance(n, SymbolicDim) else n for n in extents])
 
 
-def _numbers_of(domain: Domain) -> Callable[[Sequence[int]], Any]:
+def _numbers_of(domain: Domain) -> tuple[Callable[[Sequence[int]], Any], Callable[[Sequence[int]], Any]]:
     """A function from the extents of operands to the values of `codes`, with the bits of each, and the shape of the result; to None where the trace
-    does not hold for them."""
+    does not hold for them. And one to the last two alone."""
     spelled, codes = list(map(str, domain.stands)), domain.codes
     at = {name: spelled.index(name) for name in domain.symbols}
-    asked = [f"e[{k}] == {n}" for k, n in enumerate(domain.stands) if not isinstance(n, str)]
+    asked = [f"_at{k} == {n}" for k, n in enumerate(domain.stands) if not isinstance(n, str)]
     asked += [f"{LEAST} <= {name} <= {MOST}" for name in at]
-    asked += [f"e[{k}] == {code}" for k, code in enumerate(spelled) if at.get(code, k) != k or code not in at]
+    asked += [
+        f"_at{k} == {code}" for k, code in enumerate(spelled) if isinstance(domain.stands[k], str) and at.get(code) != k
+    ]
     asked += [f"({g})" for g in domain.guards] + [f"0 <= {c} <= {MOST}" for c in codes if c not in at]
-    given = "".join(f"    {name} = e[{k}]\n" for name, k in at.items())
+    own = {k: name for name, k in at.items()}
+    given = "".join(f"{own.get(k, f'_at{k}')}, " for k in range(len(spelled))) or "()"
     values, bits = (", ".join(f"({c}){end}" for c in codes) for end in ("", ".bit_length()"))
-    shape = "".join(f"{n}, " for n in domain.shape)
-    numbers = f"({values},), ({bits},)" if codes else "(), ()"
+    values, bits = f"({values},)" if codes else "()", f"({bits},)" if codes else "()"
+    shape = "(" + "".join(f"{n}, " for n in domain.shape) + ")"
     known: dict[str, Any] = {}
-    exec(
-        f"def found(e):\n{given}    return ({numbers}, ({shape})) if {' and '.join(asked) or 'True'} else None\n", known
-    )
-    return known["found"]  # type: ignore[no-any-return]
+    for name, found in ("numbers", f"{values}, {bits}, {shape}"), ("lengths", f"{bits}, {shape}"):
+        condition = " and ".join(asked) or "True"
+        exec(f"def {name}(_e):\n    {given} = _e\n    return ({found}) if {condition} else None\n", known)
+    return known["numbers"], known["lengths"]
