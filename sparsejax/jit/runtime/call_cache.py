@@ -107,21 +107,32 @@ class Shapes:
     ) -> tuple[Any, Shortcut | None] | None:
         """The result for a shape that was met few times, where an earlier trace serves it: it may not come back, and nothing is kept of it but how
         often it did."""
-        family, times = self._families.get(structure), self.met.get((structure, extents), 0)
-        found = None if family is None or times >= again.FEW else family.once(extents, storages, _unlimited)
-        if found is None:
+        shape = structure, extents
+        family, times = self._families.get(structure), self.met.get(shape, 0)
+        if family is None or times >= again.FEW:
             return None
-        outs, (tree, _), counted = found
+        made, counted = family.alone(extents, storages, _single), 1
+        if made is None:
+            found = family.once(extents, storages, _unlimited)
+            if found is None:
+                return None
+            outs, (tree, _), counted = found
+            made = outs[0] if tree.node is None else tree_util.tree_unflatten(tree, outs)
         if len(self.met) > 2 * primitive.REMEMBERED:
             own = {shape: times for shape, times in list(self.met.items()) if times >= again.FEW}
             self.met = own if len(own) < primitive.REMEMBERED else {}
-        self.met[structure, extents] = times + counted
-        return (outs[0] if tree.node is None else tree_util.tree_unflatten(tree, outs)), None
+        self.met[shape] = times + counted
+        return made, None
 
 
 def _unlimited(extra: Any) -> bool:
     """Whether a trace has no integers that must fit into a dtype."""
     return not extra[1]
+
+
+def _single(extra: Any) -> bool:
+    """The same, of one result."""
+    return not extra[1] and extra[0].node is None
 
 
 def _several(closed: ClosedJaxpr, plan: Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:

@@ -16,7 +16,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from sparsejax.jit.ir import choices
 from sparsejax.jit.ir.bounded import Bounded, bound
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.runtime.direct import Roads
+from sparsejax.jit.runtime.domain import Domain, numbers_of
 from sparsejax.jit.runtime.kernels import KernelRunner, turn
 from sparsejax.jit.runtime.plan import Plan
 
@@ -148,19 +149,6 @@ class Alone:
         return [result], DEAR if self.aval.is_dense else 1
 
 
-class Domain(NamedTuple):
-    """For which operands a trace holds, and the extents in it."""
-
-    symbols: tuple[str, ...]
-    stands: tuple[int | str, ...]
-    """What stands at every extent of the operands: a number, or an expression of symbols, as Python spells it."""
-    guards: tuple[str, ...]
-    codes: tuple[str, ...]
-    """Every extent that depends on symbols, as an expression."""
-    shape: tuple[int | str, ...]
-    """That of the first result."""
-
-
 class Member:
     """One trace with symbols, and its plans by bucket of sizes."""
 
@@ -170,7 +158,7 @@ class Member:
         """What serving operands takes: the domain and the constants of a trace, what else was made with it, and what makes it when it is asked for."""
         self.domain, self.codes, self.consts, self.shared, self.extra = domain, domain.codes, consts, shared, extra
         self._trace = trace
-        self._numbers, self.lengths = _numbers_of(domain)
+        self._numbers, self.lengths = numbers_of(domain)
         self.alone: dict[Any, Alone] = {}
         """Plans of one kernel, by the bits of the numbers."""
         self.bounds: dict[Any, Plan] = {}
@@ -357,9 +345,16 @@ class Family:
                 return found[0], member.extra, found[1]
         return None
 
-    def alone(self, extents: tuple[int, ...], storages: Sequence[Storage]) -> Array | None:
+    def alone(
+        self,
+        extents: tuple[int, ...],
+        storages: Sequence[Storage],
+        serves: Callable[[Any], bool] = lambda extra: True,
+    ) -> Array | None:
         """The first result of `once`, which counts as one call, where one kernel is all there is to do and a road to it is known; else None."""
         for member in self._members:
+            if not serves(member.extra):
+                continue
             found = member.lengths(extents)
             if found is None:
                 continue
@@ -571,26 +566,3 @@ def _dims(jaxpr: Jaxpr, scope: Scope) -> set[str]:
 
 def _spelled(extents: Sequence[Any]) -> tuple[int | str, ...]:
     return tuple([n.code if isinstance(n, SymbolicDim) else n for n in extents])
-
-
-def _numbers_of(domain: Domain) -> tuple[Callable[[Sequence[int]], Any], Callable[[Sequence[int]], Any]]:
-    """A function from the extents of operands to the values of `codes`, with the bits of each, and the shape of the result; to None where the trace
-    does not hold for them. And one to the last two alone."""
-    spelled, codes = list(map(str, domain.stands)), domain.codes
-    at = {name: spelled.index(name) for name in domain.symbols}
-    asked = [f"_at{k} == {n}" for k, n in enumerate(domain.stands) if not isinstance(n, str)]
-    asked += [f"{LEAST} <= {name} <= {MOST}" for name in at]
-    asked += [
-        f"_at{k} == {code}" for k, code in enumerate(spelled) if isinstance(domain.stands[k], str) and at.get(code) != k
-    ]
-    asked += [f"({g})" for g in domain.guards] + [f"0 <= {c} <= {MOST}" for c in codes if c not in at]
-    own = {k: name for name, k in at.items()}
-    given = "".join(f"{own.get(k, f'_at{k}')}, " for k in range(len(spelled))) or "()"
-    values, bits = (", ".join(f"({c}){end}" for c in codes) for end in ("", ".bit_length()"))
-    values, bits = f"({values},)" if codes else "()", f"({bits},)" if codes else "()"
-    shape = "(" + "".join(f"{n}, " for n in domain.shape) + ")"
-    known: dict[str, Any] = {}
-    for name, found in ("numbers", f"{values}, {bits}, {shape}"), ("lengths", f"{bits}, {shape}"):
-        condition = " and ".join(asked) or "True"
-        exec(f"def {name}(_e):\n    {given} = _e\n    return ({found}) if {condition} else None\n", known)
-    return known["numbers"], known["lengths"]

@@ -19,13 +19,14 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import object_cache
+from sparsejax.jit.runtime.domain import Domain
 from sparsejax.jit.runtime.kept import encoding, kernels, keys, planned
 from sparsejax.jit.runtime.kept.encoding import Fields, Unkept, tupled
 from sparsejax.jit.runtime.kept.kernels import Images
 from sparsejax.jit.runtime.kept.keys import Name
 from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.plan import Plan
-from sparsejax.jit.runtime.shapes import Domain, Member
+from sparsejax.jit.runtime.shapes import Member
 
 BUCKETS = 4
 """Plans for different sizes that a record has at most."""

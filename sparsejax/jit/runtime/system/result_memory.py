@@ -13,14 +13,12 @@ import functools
 import math
 import struct
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax import forks
 from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.ir import choices
@@ -159,10 +157,9 @@ def fresh(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], i
     return vals, address
 
 
-_pages: dict[Any, tuple[NDArray[Any], int, int]] = {}
-"""By dtype and by what they hold: the block that the next small result is a slice of, where that begins, and how many elements were given out."""
-_turn = threading.Lock()
-forks.anew(__name__, _turn=threading.Lock)
+_pages: dict[Any, list[tuple[NDArray[Any], int, int]]] = {}
+"""By dtype and by what they hold (`_holds`): a block that the next small result is a slice of, the address where that begins, and how many elements were
+given out. Who takes a result takes the block off the list meanwhile, so that a thread beside begins another one."""
 
 
 def taker(dtype: np.dtype[Any], value: Any) -> Callable[[int], tuple[NDArray[Any], int]]:
@@ -175,34 +172,42 @@ def taker(dtype: np.dtype[Any], value: Any) -> Callable[[int], tuple[NDArray[Any
     """
     size, filled, rooms = dtype.itemsize, value is not None, _rooms_of(dtype)
     least, most = TINY // size, RETURNED // size if rooms is not None else 0
-    key, shares = (dtype, not filled), not ALIGNMENT % size
+    pages, room = _pages.setdefault((dtype, _holds(value)), []), PAGE // size
+    line = ALIGNMENT // size if not ALIGNMENT % size else 0
+    writes = filled and value != 0
 
     def take(count: int) -> tuple[NDArray[Any], int]:
-        if least < count <= most:
+        if not 0 < count <= least or not line:
+            if not least < count <= most:
+                return fresh(count, dtype, value)
             whole, begin, address = rooms.take(count)  # type: ignore[union-attr]
             made = whole[begin : begin + count]
             if filled:
                 made.fill(value)
             freeze(made, False)
             return made, address
-        if not 0 < count <= least or not shares:
-            return fresh(count, dtype, value)
-        own = -(-count * size // ALIGNMENT) * ALIGNMENT // size
-        with _turn:
-            whole, begin, given = _pages.get(key) or _EMPTY
-            if given + own > len(whole):
-                (whole, begin), given = aligned(PAGE // size, dtype, 0 if filled else None), 0
-            _pages[key] = whole, begin, given + own
-        made = whole[given : given + count]
-        if filled and value != 0:
+        own = -(-count // line) * line
+        try:
+            whole, begin, given = pages.pop()
+        except IndexError:  # the first result, or a thread beside takes one
+            given = room
+        if given + own > room:
+            whole, begin = aligned(room, dtype, 0 if filled else None)
+            freeze(whole, writes)
+            given = 0
+        pages.append((whole, begin, given + own))
+        made = whole[given : given + count]  # read-only, as the block is
+        if writes:
             made.fill(value)
-        freeze(made, False)
+            freeze(made, False)
         return made, begin + given * size
 
     return take
 
 
-_EMPTY: Block = np.empty(0), 0, 0
+def _holds(value: Any) -> str:
+    """What blocks hold that results are slices of: anything, zeros, or what each result is filled with."""
+    return "anything" if value is None else "zeros" if value == 0 else "values"
 
 
 def _rooms_of(dtype: np.dtype[Any]) -> Rooms | None:

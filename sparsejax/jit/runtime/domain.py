@@ -1,0 +1,44 @@
+"""For which operands a trace with symbols in place of extents holds, and what their extents come to: written out as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from sparsejax.core.symbolic import LEAST, MOST
+
+
+class Domain(NamedTuple):
+    """For which operands a trace holds, and the extents in it."""
+
+    symbols: tuple[str, ...]
+    stands: tuple[int | str, ...]
+    """What stands at every extent of the operands: a number, or an expression of symbols, as Python spells it."""
+    guards: tuple[str, ...]
+    codes: tuple[str, ...]
+    """Every extent that depends on symbols, as an expression."""
+    shape: tuple[int | str, ...]
+    """That of the first result."""
+
+
+def numbers_of(domain: Domain) -> tuple[Callable[[Sequence[int]], Any], Callable[[Sequence[int]], Any]]:
+    """A function from the extents of operands to the values of `codes`, with the bits of each, and the shape of the result; to None where the trace
+    does not hold for them. And one to the last two alone."""
+    spelled, codes = list(map(str, domain.stands)), domain.codes
+    at = {name: spelled.index(name) for name in domain.symbols}
+    asked = [f"_at{k} == {n}" for k, n in enumerate(domain.stands) if not isinstance(n, str)]
+    asked += [f"{LEAST} <= {name} <= {MOST}" for name in at]
+    asked += [
+        f"_at{k} == {code}" for k, code in enumerate(spelled) if isinstance(domain.stands[k], str) and at.get(code) != k
+    ]
+    asked += [f"({g})" for g in domain.guards] + [f"0 <= {c} <= {MOST}" for c in codes if c not in at]
+    own = {k: name for name, k in at.items()}
+    given = "".join(f"{own.get(k, f'_at{k}')}, " for k in range(len(spelled))) or "()"
+    values, bits = (", ".join(f"({c}){end}" for c in codes) for end in ("", ".bit_length()"))
+    values, bits = f"({values},)" if codes else "()", f"({bits},)" if codes else "()"
+    shape = "(" + "".join(f"{n}, " for n in domain.shape) + ")"
+    known: dict[str, Any] = {}
+    for name, found in ("numbers", f"{values}, {bits}, {shape}"), ("lengths", f"{bits}, {shape}"):
+        condition = " and ".join(asked) or "True"
+        exec(f"def {name}(_e):\n    {given} = _e\n    return ({found}) if {condition} else None\n", known)
+    return known["numbers"], known["lengths"]
