@@ -20,7 +20,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     copied     start, pos, columns          -> columns of the segments that begin at `start`, side by side
     within     pos, crd, range, columns     -> pos, crd and columns of the entries whose coordinate is in a range, renumbered
     mapped     pos, crd, listed, extent, vals -> the same for coordinates that a list names, in its order, if it names none twice
-    named      pos, crd, places, columns    -> the same for coordinates that a list names, in its order, as often as it names them
+    named      pos, crd, listed, extent, columns -> the same for coordinates that a list names, in its order, as often as it names them
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
     carried    pos, crd, vals, pos, crd     -> the values at the entries of other segments, 0 where theirs have none
     strung     vectors, shifts              -> one behind the other, a number added to each
@@ -244,16 +244,15 @@ class Passes:
         return made, crd[order], vals[order]
 
     def named(
-        self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
+        self, pos: Array, crd: Array, listed: Array, extent: int, columns: Sequence[Array]
     ) -> tuple[Array, Array, list[Array]] | None:
-        """(pos, crd, columns) of the entries at coordinates that a list names: coordinate c becomes the numbers
-        `order[ends[c]:ends[c + 1]]`, for `places` = (ends, order), see `numbered`; ordered in every segment. None where that is no work for this pass.
+        """(pos, crd, columns) of the entries at coordinates (below `extent`) that a list names: a coordinate becomes its places there; ordered in
+        every segment. None where that is no work for this pass.
 
-        >>> places = Passes().numbered(np.array([2, 0, 2]), 3)
-        >>> Passes().named(np.array([0, 2]), np.array([0, 2]), places, [np.array([5, 6])])
+        >>> Passes().named(np.array([0, 2]), np.array([0, 2]), np.array([2, 0, 2]), 3, [np.array([5, 6])])
         (array([0, 3]), array([0, 1, 2], dtype=int32), [array([6, 5, 6])])
         """
-        ends, order = places
+        ends, order = Passes.numbered(self, listed, extent)
         first, end = int(pos[0]), int(pos[-1])
         crd = crd[first:end]
         begin = ends[crd]

@@ -197,13 +197,13 @@ def part(x: Array, keys: Sequence[Any], axes: tuple[int, ...]) -> Array:
     storage = x._storage
     if len(axes) == len(keys) and located.searched(storage.format) and all(type(key) is range for key in keys):
         return _one(x, storage, keys)
-    if not axes and all(key is None for key in keys):
-        return x
-    aval = x._aval
+    aval, same = x._aval, not axes
     shape = list(aval.shape)
     for d, key in enumerate(keys):
         if key is not None:
-            shape[d] = len(key)
+            shape[d], same = len(key), False
+    if same:
+        return x
     aval = typed(aval, tuple([n for d, n in enumerate(shape) if d not in axes] if axes else shape), axes)
     result = taken.taken(storage, keys, axes, aval.format)
     if aval.format.is_dense:

@@ -195,7 +195,9 @@ def test_parts_of_segments(parents, longest, first):
         for listed in (rng.permutation(extent), rng.integers(0, extent, 30), np.empty(0, np.int64)):
             places = FEW.numbered(listed, extent)
             same_parts(MANY.numbered(listed, extent), places)
-            same_parts(MANY.named(pos, crd, places, columns), FEW.named(pos, crd, places, columns))
+            same_parts(MANY.named(pos, crd, listed, extent, columns), FEW.named(pos, crd, listed, extent, columns))
+            for vals in columns:
+                same_parts(MANY.named(pos, crd, listed, extent, [vals]), FEW.named(pos, crd, listed, extent, [vals]))
             for vals in columns if len(np.unique(listed)) == len(listed) else []:
                 same_parts(MANY.mapped(pos, crd, listed, extent, vals), FEW.mapped(pos, crd, listed, extent, vals))
         for start, step in ((0, 1), (7, 1), (3, 0)):
@@ -262,9 +264,16 @@ def test_flags_choose_entries_of_segments_of_any_length(lengths, threads):
         same_parts(MANY.chosen(pos, ahead, columns), FEW.chosen(pos, ahead, columns))
 
 
+def test_more_entries_are_named_than_there_is_room_for():
+    """All entries are at one coordinate, which the list names thirty times: the kernel of few entries runs twice."""
+    pos, crd, vals = np.arange(41), np.full(40, 3, np.int32), np.arange(40.0)
+    for listed in (np.full(30, 3), np.full(30, 4), np.arange(30) % 4):
+        same_parts(MANY.named(pos, crd, listed, 50, [vals]), FEW.named(pos, crd, listed, 50, [vals]))
+
+
 def test_long_segments_are_not_ordered_by_moving_entries():
     crd, order = np.arange(500, dtype=np.int32), np.arange(500)[::-1]
-    assert MANY.named(np.array([0, 500]), crd, MANY.numbered(order, 500), []) is None
+    assert MANY.named(np.array([0, 500]), crd, order, 500, []) is None
     assert MANY.mapped(np.array([0, 500]), crd, order, 500, crd) is None
 
 
@@ -281,8 +290,8 @@ def test_lists_that_rise_keep_segments_of_any_length_in_order(rows, threads):
     with sj.config.using(num_threads=threads):
         same_parts(MANY.mapped(pos, crd, once, extent, vals), FEW.mapped(pos, crd, once, extent, vals))
         for listed in (once, np.sort(rng.integers(0, extent, extent // 2))):
-            made = MANY.named(pos, crd, MANY.numbered(listed, extent), [vals])
-            same_parts(made, FEW.named(pos, crd, FEW.numbered(listed, extent), [vals]))
+            made = MANY.named(pos, crd, listed, extent, [vals])
+            same_parts(made, FEW.named(pos, crd, listed, extent, [vals]))
     for passes in (MANY, FEW):
         assert passes.mapped(pos, crd, np.array([1, 2, 1]), extent, vals) is None
         assert passes.mapped(pos, crd, np.arange(1), 2**20, vals) is None or passes is FEW
@@ -432,8 +441,8 @@ def test_coordinates_that_a_list_names(which, rows, extent, longest, lead, threa
         "none": order[:0],
     }[which]
     with sj.config.using(num_threads=threads):
-        made = MANY.named(pos, crd, MANY.numbered(wanted, extent), columns)
-    ends, expected, moved = FEW.named(pos, crd, FEW.numbered(wanted, extent), columns)
+        made = MANY.named(pos, crd, wanted, extent, columns)
+    ends, expected, moved = FEW.named(pos, crd, wanted, extent, columns)
     equal(made[0] - made[0][0], ends - ends[0])
     same_parts([made[1], *made[2]], [expected, *moved])
     if which != "some often":

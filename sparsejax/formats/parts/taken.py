@@ -32,9 +32,6 @@ Key = range | Array | None
 SHARED = 4
 """A part of a buffer is a view where the memory is at most so many times as large, which the view keeps alive."""
 
-SHORT = 64
-"""Coordinates up to which a list is looked through for one that comes twice, before a pass is tried for which none may."""
-
 
 class Kept(NamedTuple):
     """The positions of a level that are kept, in order: from `first` to `stop`, or those `listed`."""
@@ -284,11 +281,11 @@ def _inside(
     listed = np.arange(key.start, key.stop, key.step) if isinstance(key, range) else key
     many = passes.over(max(entries, len(listed)))
     (vals,) = rest
-    if len(listed) > SHORT or len(set(listed.tolist())) == len(listed):
+    if entries + len(listed) >= passes.MANY:
         once = many.mapped(pos, crd, listed, extent, vals)
         if once is not None:
             return once[0], [*once[1:]]
-    found = many.named(pos, crd, many.numbered(listed, extent), rest)
+    found = many.named(pos, crd, listed, extent, rest)
     return None if found is None else (found[0], [found[1], *found[2]])
 
 

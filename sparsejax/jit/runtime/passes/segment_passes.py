@@ -20,6 +20,7 @@ from sparsejax.jit.runtime.passes import (
     duplicates,
     entered_rows,
     entry_tests,
+    few_named,
     insertions,
     largest_entries,
     leading_digits,
@@ -162,11 +163,15 @@ class SegmentPasses(Passes):
         return None if found is None else (pos, found[0], found[1])
 
     def named(
-        self, pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
+        self, pos: Array, crd: Array, listed: Array, extent: int, columns: Sequence[Array]
     ) -> tuple[Array, Array, list[Array]] | None:
-        order = np.ascontiguousarray(places[1])
-        ends = np.ascontiguousarray(places[0], crd_dtype(len(order) + 1))
-        crd, columns, parts = np.ascontiguousarray(crd), [np.ascontiguousarray(c) for c in columns], _rows(pos)
+        crd, columns = np.ascontiguousarray(crd), [np.ascontiguousarray(c) for c in columns]
+        if len(columns) == 1 and extent < MANY and len(crd) + len(listed) < MANY:
+            found_few = few_named.named(pos, crd, np.ascontiguousarray(listed), extent, columns)
+            if found_few is not None:
+                return found_few
+        ends, order = self.numbered(listed, extent)
+        parts = _rows(pos)
         stops: list[int] | None = None
         if (
             not pos[0] and len(order) == len(ends) - 1 and _increases(ends)
