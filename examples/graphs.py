@@ -63,7 +63,7 @@ def shortest_paths(A, source):
 
     n = A.shape[0]
     start = snp.asarray(np.arange(n, dtype=np.int32) == source)
-    first = snp.where(start.asformat("coo"), 0.0, np.inf), snp.where(start, 0.0, np.inf), 0.0
+    first = snp.where(start.asformat("coo"), 0.0, np.inf), snp.where(start, 0.0, np.inf), 0
     if n < SMALL:
         return lax.while_loop(lambda s: snp.any(s[0] < np.inf), every, first)[1]
     changed, distance, _ = lax.while_loop(lambda s: snp.any(s[0] < np.inf) & (s[2] < n / 2), every, first)
@@ -100,7 +100,7 @@ def reach(A, near, distance):
 
 def count(x):
     """How many entries a sparse vector has."""
-    return sj.einsum("i,->", x, 1.0, semiring="plus_second")
+    return sj.einsum("i,->", x, 1, semiring="plus_second", dtype="int64")
 
 
 AT_ONCE, WAITING = 24, 16

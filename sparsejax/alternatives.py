@@ -21,6 +21,7 @@ PASSES = {
     "inner_sums": "sums of products add the entries of the products",
     "reassociate": "products of three operands are computed as they are written",
     "shared_products": "what several products of three operands can begin with is computed for each",
+    "thinned_products": "products of which entries are dropped are stored as a whole",
     "split_fills": "sums over operands whose fill does not annihilate run over all coordinates",
     "intermediate_storage": "values between kernels are stored as their types say",
     "fuse_reductions": "kernels are not merged across reductions",

@@ -4,6 +4,7 @@
                   inner_sums          operands summed before they are multiplied, where that is cheaper  "
                   reassociate         products of three operands, in the cheaper order                   "
                   shared_products     what several products can begin with, once                         "
+                  thinned_products    entries dropped as they are made                                   "
                   fuse                kernels and library calls                                          "
                   STEP_PASSES         sums over fills apart, storage of values between kernels, merging  "
     a kernel      schedule            loop order, conversions, workspaces, from observed facts           once per kernel and bucket of facts
@@ -47,6 +48,7 @@ from sparsejax.jit.graph import (
     shared_products,
     split_fills,
     static_constants,
+    thinned_products,
     turned_results,
 )
 from sparsejax.jit.graph.partition import KernelStep, Step
@@ -96,6 +98,7 @@ JAXPR_CHOICES = {
     "inner_sums": inner_sums.cheapest,
     "reassociate": reassociate.cheapest,
     "shared_products": shared_products.shared,
+    "thinned_products": thinned_products.merged,
 }
 """What is made of a jaxpr, given what operands of a first call hold and the results that are not to be changed; with what was decided."""
 

@@ -20,6 +20,8 @@ from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import Tracer, current
 from sparsejax.formats.distances import differs
 from sparsejax.formats.storage import Storage
+from sparsejax.jit.ir import cin, simplify
+from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import where
 from sparsejax.lax.library import thinning
 from sparsejax.lax.linear import keep as keep_entries
@@ -69,6 +71,8 @@ kept_p: Primitive = Primitive(
 """Of operands x, the tolerance if `bounded`, and a mask if there is one more: a flag for every entry of x."""
 
 
+BOOL = np.dtype(np.bool_)
+
 # ------------------------------------------------------------------------------------------------------ thinning
 
 
@@ -94,6 +98,31 @@ thin_p: Primitive = Primitive(
     transpose=_thin_transpose,
 )
 """The entries of x where flags hold, in its format and over its fill."""
+
+
+def _thinned_notation(x: rules.Operand, tol: float) -> cin.Definition:
+    """out[i] = masked(x[i] != fill, x[i], fill); with a tolerance also not (abs(x[i] - fill) <= tol)"""
+    assert isinstance(x, cin.Tensor)
+    shape, dtype = rules.shape_of(x), np.dtype(x.dtype)
+    indices = rules.index_vars(len(shape))
+    value, fill = rules.access(x, indices), simplify.literal(x.fill_value, dtype)
+    nan = bool(np.isnan(x.fill_value))
+    stays: cin.Expr = cin.Call("equal" if nan else "not_equal", (value, value if nan else fill), BOOL)
+    if tol > 0:
+        far = cin.Call("absolute", (cin.Call("subtract", (value, fill), dtype),), dtype)
+        near = cin.Call("less_equal", (far, simplify.literal(tol, dtype)), BOOL)
+        stays = cin.Call("logical_and", (stays, cin.Call("logical_not", (near,), BOOL)), BOOL)
+    return cin.Definition(indices, None, cin.Call("masked", (stays, value, fill), dtype))
+
+
+thinned_p: Primitive = Primitive(
+    "thinned",
+    typing=lambda x, tol: Aval(x.shape, x.dtype, x.format, x.fill_value),
+    reference=lambda x, tol: np.where(differs(np.asarray(x), np.asarray(x).dtype.type(0), tol), x, 0),
+    notation=_thinned_notation,
+)
+"""The entries of x that differ from its fill by more than a number of the program: what the compiler makes of both operations, where one kernel does
+all (`jit.graph.thinned_products`)."""
 
 
 def prune(
@@ -170,7 +199,9 @@ def prune(
         return x if thin is x._storage else made(thin, x.aval.strong())
     if x.format.is_dense:
         x = convert_format(x, _listed(x.ndim))
-    operands = [asarray(operand) for operand in (bound, mask) if operand is not None]
+    if type(bound) is np.float64 and type(tol) in (type(None), int, float):
+        bound = float(bound)  # a number of the program
+    operands = [o if type(o) is float else asarray(o) for o in (bound, mask) if o is not None]
     return thin_p.bind(x, kept_p.bind(x, *operands, bounded=bound is not None, **params))
 
 

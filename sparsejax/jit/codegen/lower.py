@@ -250,7 +250,18 @@ class Lowering:
             keys = [env.coordinate(self.b, ix) for ix in holds.lhs.indices]
             operand.insert_where(self.b, keys, self.value(holds.rhs, env), test)
             return
+        if isinstance(holds, cin.Assign) and fails is None and self._appended(holds, condition):
+            value = self.value(holds.rhs, env)
+            self.output.put_where(self.b, env.cursors[holds.lhs].pos, value, test)
+            return
         self.b.if_else(test, lambda: emit_stmt(holds), None if fails is None else lambda: emit_stmt(fails))
+
+    def _appended(self, stmt: cin.Assign, condition: cin.Expr) -> bool:
+        """Whether an entry of the output is written by itself, cheap, and of what the condition is of: it is computed also where it is not kept, so that
+        no branch is mistaken."""
+        if stmt.lhs.tensor.policy is not None or not self.output.appends or stmt.op is not None:
+            return False
+        return simplify.cheap(stmt.rhs) and set(cin.accesses(stmt.rhs)) <= set(cin.accesses(condition))
 
     def statement(self, stmt: cin.Stmt, env: Env) -> None:
         match stmt:

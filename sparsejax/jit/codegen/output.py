@@ -304,6 +304,11 @@ class Output:
         return None
 
     @property
+    def appends(self) -> bool:
+        """Whether entries are appended one by one, each a number."""
+        return bool(self.sparse) and self._own is None and self._block.ref == "1"
+
+    @property
     def writes_coordinates(self) -> bool:
         """Whether coordinates must be written at all."""
         return True
@@ -360,6 +365,11 @@ class Output:
         emit.store(b, pointer, position, value)
         if self.sparse:
             b.set(self.wrote, b.i64(1))
+
+    def put_where(self, b: Builder, position: Val, value: emit.Num, holds: Val) -> None:
+        """`out[position] = value`, which stays where it `holds`: else the next entry is written there."""
+        emit.store(b, self.vals(b), position, value)
+        b.set(self.wrote, b.convert("zext", holds, "i64"))
 
     # partial results
     def part(self, b: Builder, parts: Val, number: Val) -> Val:

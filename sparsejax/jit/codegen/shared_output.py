@@ -63,6 +63,10 @@ class GivenOutput(Output):
         return given if self._pos_at is None and self._given.level + 1 == len(given.indices) else None
 
     @property
+    def appends(self) -> bool:
+        return False
+
+    @property
     def writes_coordinates(self) -> bool:
         return bool(self._crd_at)
 

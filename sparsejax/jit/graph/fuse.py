@@ -3,6 +3,7 @@
     - an elementwise result used once moves into its consumer
     - a reduction used once, by an elementwise consumer over the same indices, becomes a producer inside that
       consumer's kernel (`relu(A @ H)`: each row is reduced into a workspace and finished from there)
+    - so does one of a sparse result that the consumer reads twice, once through a value that has moved into it (`where(c < d, c, 0)` of a product c)
     - a dense product whose only reader masks it with something sparse is not computed as a whole but entry by entry
       where the mask is stored (SDDMM written as `A * (U @ V.T)`)
     - other dense products, views, conversions and reshapes are library calls between kernels
@@ -60,6 +61,11 @@ class _Fuser:
         calls = (eqn for eqn in jaxpr.eqns if eqn.primitive.notation is None)
         self.stored = {a for eqn in calls for a in eqn.inputs if isinstance(a, Var)}
         """What library calls read."""
+        self.reading: dict[Atom, set[Var]] = {}
+        """The results of the equations that read a value."""
+        for eqn in jaxpr.eqns:
+            for a in eqn.inputs:
+                self.reading.setdefault(a, set()).update(eqn.outputs)
         self.fragments: dict[Var, Nest] = {}
         self.parts: dict[Var, tuple[Var, ...]] = {}
         """What is stored before a result, being more than one kernel may hold (`divided`)."""
@@ -205,11 +211,38 @@ class _Fuser:
             size, whole = size + times[access] * (grown - 1), tried
             inside[access] = moved
         if made.op is None:
-            return Nest(result, indices, (), made.rhs).inlined(inside)
+            nest = Nest(result, indices, (), made.rhs).inlined(inside)
+            return self._joined(nest, out, {self.vars[a.tensor.name] for a in inside}, asked)
         identity = operators.get(made.op).identity(out.aval.dtype)
         temporary = tensor_of(f"t{out.number}", out.aval)._replace(fill_value=identity)
         target = cin.Access(temporary, indices)
         return Nest(result, indices, (Producer(target, made.op, made.rhs),), target).inlined(inside)
+
+    def _joined(self, nest: Nest, out: Var, inside: Collection[Var], asked: Collection[cin.Access]) -> Nest:
+        """An elementwise kernel, with the sparse product that it reads both by itself and through what has been moved `inside`: stored, the product would
+        be read by this kernel alone."""
+        if not inside or out.aval.format.is_dense:
+            return nest
+        alone = {v for v in inside if self.reading[v] == {out} and v not in self.kept}
+        for access in dict.fromkeys(cin.accesses(nest.value)):
+            var = self.vars.get(access.tensor.name)
+            fragment = self.fragments.get(var) if var is not None else None
+            if var is None or fragment is None or not fragment.producers or var.aval.format.is_dense:
+                continue
+            if var in self.kept or access in asked or var in self.apart or not self.reading[var] <= {out, *alone}:
+                continue
+            if len({a for a in cin.accesses(nest.composite) if a.tensor.name == access.tensor.name}) > 1:
+                continue
+            made = cin.Definition(nest.indices, None, nest.value)
+            moved = self._moved(access, fragment, made, nest.indices, out)
+            if nest.producers or moved is None or not entrywise(fragment, var.aval):
+                continue
+            tried = cin.substitute(nest.composite, {access: moved.composite})
+            if limits.nodes(tried) > limits.NODES or limits.pieces(tried, None) > limits.PIECES:
+                continue
+            if choices.pick("fusion", ("together", "apart"), "together") == "together":
+                nest = nest.inlined({access: moved})
+        return nest
 
     def _moved(
         self, access: cin.Access, fragment: Nest, made: cin.Definition, indices: tuple[cin.Index, ...], out: Var

@@ -122,7 +122,7 @@ class Loop:
     ) -> None:
         """Plans of the condition (None: of a `scan`) and the body, their operands, and the carry and slices of some round, which kernels are
         planned for."""
-        table, first = Table(), len(asked) + len(given)
+        table, first = Table(many=step.origin is not None), len(asked) + len(given)
         tested = [] if going is None else going.registers_of([*asked, *carry])
         stepped = step.registers_of([*given, *carry, *parts])
         operands = [*asked, *given]
@@ -353,6 +353,8 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
         else:
             table.words[place + size] = 1
     spare: dict[Bytes, list[int]] = {}  # words with addresses of memory that nothing reads, by size
+    alike = [_bytes(carry) == _bytes(result) for carry, result in moves if carry.dense and id(result) not in position]
+    table.by_size.fixed |= not all(alike)
     for carry in carries:
         if carry.dense and id(carry) in moved_carries and id(carry) not in kept:
             place = table.room([0])
@@ -372,6 +374,9 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
         if id(result) in position:
             continue
         if result.dense:
-            table.op(COPY, result.vals, spare[_bytes(result)].pop(), 1)
+            places = spare.get(_bytes(result), []) or next(
+                p for k, p in spare.items() if p and k[0] == _bytes(result)[0]
+            )
+            table.op(COPY, result.vals, places.pop(), 1)
         else:
             table.forget(result)

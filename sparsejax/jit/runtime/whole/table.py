@@ -58,6 +58,8 @@ class Table:
     """Buffers that carries take turns in, if they are large: blocks of their own, of which results keep theirs."""
     steps: list[tuple[int, int]] = field(default_factory=list)
     """Words with addresses of slices of stacks, and with how far it is to the next one."""
+    many: bool = False
+    """Whether it may serve many sizes: types with bounds are known of operands, too."""
     by_size: Sizes = field(default_factory=Sizes)
     """The words that depend on extents."""
     spare: dict[Bytes, list[int]] = field(default_factory=dict)
@@ -277,7 +279,7 @@ class Table:
             self.op(COPY, len(self.words) - 1, made.vals, 1)
             self._call(bound, first, Register(at, made.size, aval, sample))
         elif bound.dense:
-            bounded = None if runner.origin is None else runner.origin.aval
+            bounded = runner.origin.aval if self.many and runner.origin is not None else None
             made = self._dense(bound, aval, bounded, sample, swapped, into)
             self._call(bound, first, made)
         elif bound.shared is not None:
@@ -294,7 +296,7 @@ class Table:
 
     def _sized(self, plan: Any, number: int, made: Register) -> None:
         """What the step of a plan makes of extents alone is another value for other sizes."""
-        if plan.origin is None:
+        if not self.many or plan.origin is None:
             return
         eqn = plan.origin.steps[number].eqn
         sized, shape = library_call.Sized(eqn), eqn.outputs[0].aval.shape
