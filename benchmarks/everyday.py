@@ -129,6 +129,18 @@ ROWS = (
         lambda d: sj.array(_triplets(d), shape=d["A"].shape, format="coo"),
         lambda d: _in_order(sp.coo_array(_triplets(d), shape=d["A"].shape)),
     ),
+    Row("of SciPy's csr", "made", lambda d: sj.array(d["own"]), lambda d: _checked(sp.csr_array(d["own"], copy=True))),
+    Row(
+        "of SciPy's csc", "made", lambda d: sj.array(d["owns"]), lambda d: _checked(sp.csc_array(d["owns"], copy=True))
+    ),
+    Row("of SciPy's coo", "made", lambda d: sj.array(d["list"]), lambda d: sp.coo_array(d["list"], copy=True)),
+    Row("csr of SciPy's coo", "made", lambda d: sj.array(d["list"], format="csr"), lambda d: sp.csr_array(d["list"])),
+    Row(
+        "triplets in order",
+        "made",
+        lambda d: sj.array((d["list"].data, d["list"].coords), shape=d["A"].shape, format="csr"),
+        lambda d: sp.csr_array((d["list"].data, d["list"].coords), shape=d["A"].shape),
+    ),
     Row("copy", "formats", lambda d: d["A"].copy(), lambda d: d["A"].copy()),
     Row("tocsc", "formats", lambda d: d["A"].asformat("csc"), lambda d: d["A"].tocsc()),
     Row("tocoo", "formats", lambda d: d["A"].asformat("coo"), lambda d: d["A"].tocoo()),
@@ -261,6 +273,13 @@ def _in_order(matrix: Any) -> Any:
     return matrix
 
 
+def _checked(matrix: Any) -> Any:
+    """A copy in SciPy of which is seen what ours sees of every array that comes in: pointers, bounds, and that each place comes once, in order."""
+    matrix.check_format(full_check=True)
+    matrix.sum_duplicates()
+    return matrix
+
+
 def _pruned(matrix: Any) -> Any:
     made = matrix.copy()
     made.eliminate_zeros()
@@ -350,6 +369,9 @@ SHARED: dict[str, Maker] = {
     "R": lambda d, rng: rng.integers(0, d["n"], d["n"]),
     "C": _columns,
     "order": lambda d, rng: rng.permutation(d["A"].nnz),
+    "own": lambda d, rng: d["A"].copy(),
+    "owns": lambda d, rng: d["A"].tocsc(),
+    "list": lambda d, rng: d["A"].tocoo(),
     "I": lambda d, rng: d["coo"].row[d["order"]],
     "J": lambda d, rng: d["coo"].col[d["order"]],
     "V": lambda d, rng: d["A"].data[d["order"]],
