@@ -25,6 +25,10 @@ def largest(size: Array, starts: Array, keep: int) -> Flags:
     >>> largest(np.array([3, 1, 2, 2, 2]), np.array([0, 3]), 1)
     array([ True, False, False,  True, False])
     """
+    if len(starts) == 1 and keep < len(size):
+        alone = _of_one(size, keep)
+        if alone is not None:
+            return alone
     count = np.diff(np.append(starts, len(size)))
     long = np.flatnonzero(count > keep)
     if not len(long):
@@ -39,6 +43,17 @@ def largest(size: Array, starts: Array, keep: int) -> Flags:
         places, owner = np.flatnonzero(made), np.repeat(np.arange(len(starts)), found)
         made[places] = _above(size[places], least[owner], np.cumsum(found) - found, keep, owner)
     return made
+
+
+def _of_one(size: Array, keep: int) -> Flags | None:
+    """The same of one segment that has more numbers; None where several are as large as the last that stays."""
+    place = len(size) - keep
+    parted = size.copy()
+    parted.partition(place)
+    made: Flags = size >= parted[place]
+    if size.dtype.kind == "f":
+        made |= size != size
+    return made if np.count_nonzero(made) == keep else None
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:

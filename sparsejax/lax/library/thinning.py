@@ -141,11 +141,11 @@ def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes:
     ):
         return None
     rows, fill, run = convert.to_dense(x), x.fill_value, passes.over(x.vals.size)
-    tol, flags = 0 if tol is None else tol, None
+    tol, flags, by_size = 0 if tol is None else tol, None, False
     if keep and mask is None and not np.ndim(tol) and tol == 0 and fill == 0 and 1 in axes:
         # what equals the fill is below all others, and goes last
         starts = np.arange(len(rows)) * rows.shape[1] if len(axes) == 1 else np.zeros(1, np.int64)
-        flags, keep = run.largest(x.vals, starts, keep, True), None
+        flags, keep, by_size = run.largest(x.vals, starts, keep, True), None, True
     elif mask is not None or np.ndim(tol):
         flags = differs(x.vals, fill, np.broadcast_to(tol, x.shape).ravel() if np.ndim(tol) else tol)
         if mask is not None:
@@ -153,7 +153,7 @@ def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes:
     pos, crd, vals = run.sifted(rows, fill, tol, None if flags is None else flags.reshape(x.shape))
     made = Storage(Format.parse("csr", 2), x.shape, fill, ((), (pos, crd)), vals)
     if keep is None:
-        return made if flags is None else apart(made)
+        return made if not by_size or np.logical_and.reduce(vals) else apart(made)
     return thinned(made, kept(made, None, None, keep, axes))
 
 

@@ -66,9 +66,9 @@ class SegmentPasses(Passes):
     def largest(self, size: Array, starts: Array, keep: int, absolute: bool = False) -> Array:
         if absolute and size.dtype.kind == "c":
             size, absolute = magnitudes(size), False
-        ends = np.append(starts, len(size))
-        longest = (ends[1:] - ends[:-1]).max()
-        if longest <= keep:
+        ends = np.empty(len(starts) + 1, INT64)
+        ends[:-1], ends[-1] = starts, len(size)
+        if np.maximum.reduce(ends[1:] - ends[:-1]) <= keep:
             return super().largest(size, starts, keep, absolute)
         if keep <= HEAPED and largest_entries.covers(size.dtype):
             return largest_entries.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
