@@ -227,6 +227,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "entries": "the places of one leader, one by one",
         "consecutive": "the places of one leader; where these are its coordinates, what lies there side by side",
         "groups": "the places of one leader, all slots of a group before the next one",
+        "padded": "the places of one leader that adds to a dense result anywhere, the first four of every segment without asking where it ends",
         "row_tiles": "the places of one leader, several at a time, each a row of a register tile",
         "stored_values": "the places of one leader in lanes",
         "pairs": "the places of one leader, with two running sums",

@@ -120,6 +120,7 @@ SHAPES = [
     *[("triplets", s) for s in ("positions", "entries", "merge")],
     *[("columns of triplets", s) for s in ("positions", "entries", "merge")],
     ("eight terms", "independent"),
+    ("column sums", "padded"),
 ]
 MASKED = [
     ("sums of groups", "gathered"),

@@ -19,6 +19,7 @@ from sparsejax.jit.codegen.loops import (
     groups,
     independent,
     merge,
+    padded,
     positions,
     reduce,
     row_blocks,
@@ -102,6 +103,8 @@ def _emit(loop: Loop, shape: str) -> None:
             consecutive.walk(loop, key, walker)
         case "groups", [walker]:
             groups.walk(loop, key, walker)
+        case "padded", [walker]:
+            padded.walk(loop, key, walker)
         case "row_tiles", [walker]:
             row_tiles.walk(loop, key, walker)
         case "entries", [walker]:

@@ -262,6 +262,9 @@ def _alternatives(loop: Loop, needed: list[Leaders]) -> tuple[list[str], str]:
         return ["merge"], "merge"
     if len(walks) == 1:
         legal, cheapest = loop_shapes.single(loop, needed[0])
+        may, pays = fetches.padded(loop, needed[0])
+        if may:
+            legal, cheapest = ["padded", *legal], "padded" if pays and cheapest == "entries" else cheapest
         return [*legal, *merged], cheapest
     legal = ["band"] if all(w.contiguous for w in walks) else []
     legal += ["runs"] if all(w.in_runs for w in walks) else []

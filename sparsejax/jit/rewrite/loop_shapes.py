@@ -11,6 +11,7 @@ consecutive     register tiles of dense operands, by one leader whose       cons
                 values nobody reads
 groups          one statement, by one leader whose slots come in groups      groups
 row_tiles       a register tile of dense operands at every place             row_tiles
+padded          a sum at single elements of a dense result, by one leader    padded (see `fetches`)
 entries         one leader                                                   merge
 
 Legality is a matter of types; what pays of `statistics` (`Program.lengths`) and of the processor (`host`).
