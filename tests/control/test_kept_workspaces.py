@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config, lax
-from sparsejax.jit.runtime.whole.driver import HERE
+from sparsejax.jit.runtime.whole.driver import HERE, SPARE
 
 SEMIRINGS = {
     "plus_times": (np.add, np.multiply, 0.0),
@@ -111,4 +111,80 @@ def test_memory_is_given_back():
             if k == 3:
                 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             assert ours(A, first).nnz == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+
+
+def sources(rng, n, form, zero):
+    first = np.full(n, zero)
+    first[rng.integers(0, n, 3)] = 1.0
+    return first, sj.array(first, format=form, fill_value=zero)
+
+
+@pytest.mark.parametrize("way", ["straight", "crossed", "both", "branch", "kept"])
+@pytest.mark.parametrize("n, degree", [(40, 1.3), (3_000, 1.4), (3_000, 4)])
+def test_frontiers_take_over_memory(n, degree, way, tables):
+    """Results are written where the carry of the round before was: frontiers that grow and shrink, change places, are needed twice, come from branches,
+    and results of earlier calls keep their values."""
+    rng = np.random.default_rng(int(n * degree))
+    A = sp.csr_array(sp.random_array((n, n), density=degree / n, rng=rng, format="csr"))
+    A.data = rng.integers(1, 4, A.nnz).astype(float)
+
+    def step(x, y, k, multiply, cond):
+        if way == "crossed":
+            return multiply(y), multiply(x)
+        if way == "both":
+            made = multiply(x)
+            return made, made
+        if way == "branch":
+            return cond(k % 3 == 1, x), multiply(y)
+        return multiply(x), (x if way == "kept" else multiply(y))
+
+    @sj.jit
+    def ours(A, x, y):
+        def multiply(x):
+            return sj.einsum("i,ij->j", x, A, semiring="min_plus", out_format="coo")
+
+        def body(s):
+            x, y, k = s
+            return *step(x, y, k, multiply, lambda c, x: lax.cond(c, lambda x: x, multiply, x)), k + 1
+
+        return lax.while_loop(lambda s: s[2] < 17, body, (x, y, 0))[:2]
+
+    def multiply(x):
+        return product(x, A, "min_plus")
+
+    given, kept = sj.array(A), []
+    for _ in range(5):
+        (x, xs), (y, ys) = sources(rng, n, "coo", np.inf), sources(rng, n, "coo", np.inf)
+        found = ours(given, xs, ys)
+        for k in range(17):
+            x, y = step(x, y, k, multiply, lambda c, x: x if c else multiply(x))
+        kept.append((found, (x, y)))
+        np.testing.assert_array_equal(xs.todense(), sj.array(xs.todense()).todense())
+    for found, expected in kept:
+        for one, other in zip(found, expected, strict=True):
+            assert one.nnz == np.isfinite(other).sum()
+            np.testing.assert_array_equal(one.todense(), other)
+    taken = [op for t in tables if t is not None for op in t._ops.tolist() if op[0] == SPARE]
+    assert taken or way not in ("straight", "crossed") or not tables
+
+
+def test_memory_of_frontiers_is_given_back():
+    """A frontier of 100,000 entries that shrinks to none, in 300 calls."""
+    n = 100_000
+    A = sj.array(sp.csr_array((np.ones(n // 2), (np.arange(n // 2), np.arange(n // 2) + 1)), shape=(n, n)))
+
+    @sj.jit
+    def ours(A, x):
+        def step(s):
+            return sj.einsum("i,ij->j", s[0], A, semiring="min_plus", out_format="coo"), s[1] + 1
+
+        return lax.while_loop(lambda s: s[1] < 12, step, (x, 0))[0]
+
+    first = sj.array(np.ones(n), format="coo", fill_value=np.inf)
+    with config.using(free_memory=0):
+        for k in range(303):
+            if k == 3:
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            ours(A, first)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10

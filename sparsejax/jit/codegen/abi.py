@@ -8,7 +8,7 @@ and for an output that grows, one count per level with coordinates: on entry how
 there are; the kernel writes these and its pointers back. A kernel returns a status code (`builder.OK`, `builder.OUT_OF_MEMORY`).
 
 Where a caller calls a kernel again and again, it may keep the memory of workspaces from call to call: the slot of the values of an output that grows is
-the address of `KEPT` words on entry, which the kernel fills in and finds again, or 0.
+the address of `CELLS` words on entry, which the kernel fills in and finds again, or 0.
 """
 
 from __future__ import annotations
@@ -34,6 +34,15 @@ class Slot(NamedTuple):
 
 KEPT = 4
 """Words for addresses of blocks that a caller keeps for a kernel."""
+ROOMS, MADE, SPARE, CELLS = KEPT, KEPT + 4, KEPT + 6, KEPT + 9
+"""Behind them, of a result that is a list of coordinates (`is_list`): room in memory that the kernel may use for it, for coordinates and for edges; two
+words of the caller's own; the same of the result, on return; and the addresses of this memory, which the kernel takes away, in the order of the slots."""
+
+
+def is_list(tensor: cin.Tensor) -> bool:
+    """Whether an output that grows is one segment of coordinates and values."""
+    levels = tensor.format.levels
+    return len(levels) == 1 and levels[0].settled and tensor.format.buffer_names(0) == ("pos", "crd")
 
 
 def by_parent(tensor: cin.Tensor, level: int) -> list[str]:

@@ -41,6 +41,10 @@ class Growable:
     def pointer(self, b: Builder, name: str) -> Val:
         return b.get(self._pointers[name])
 
+    def room(self, b: Builder) -> Val:
+        """How many positions there is room for."""
+        return b.get(self._room)
+
     def give(self, b: Builder, name: str, pointer: Val, room: Val) -> None:
         """Start with a buffer for `room` positions that somebody else has allocated."""
         b.set(self._pointers[name], pointer)
@@ -131,9 +135,30 @@ class Output:
         if self._own is not None:
             self._first = b.var("first", b.i64(0))
         self.wrote = b.var("wrote", b.i64(0))
+        taken = self._take_over(b) if self.span is None and abi.is_list(tensor) else None
         for lv in self.heads:
             self._reserve_pos(b, lv)
+            if taken is not None:
+                with b.if_(taken):
+                    for k in range(2):
+                        b.store(self._pos[lv].pointer(b, f"pos{lv}"), b.i64(k), b.i64(0))
             self._reserve(b, lv, b.slot(slots[abi.Slot(tensor.name, "count", lv)], "i64", f"expected{lv}"))
+
+    _cells: Val | None = None
+    """The words in which a caller keeps memory, where it may."""
+
+    def _take_over(self, b: Builder) -> Val:
+        """Begin with memory that the caller has for a list, if it has some; whether it has."""
+        self._cells = cells = b.slot(self._slots[abi.Slot(self.tensor.name, "vals", 0)], "ptr", "cells")
+        taken = b.var("taken", b.const("i1", 0))
+        with b.if_(b.ne(b.convert("ptrtoint", cells, "i64"), 0)):
+            places = ((self._pos[0], "pos0"), (self._runs[0], "crd0"), (self._runs[0], "vals"))
+            for k, (grown, name) in enumerate(places):
+                room = b.load(cells, b.i64(abi.ROOMS + (k == 0)), "i64")
+                grown.give(b, name, b.load(cells, b.i64(abi.SPARE + k), "ptr"), room)
+                b.store(cells, b.i64(abi.SPARE + k), b.i64(0))
+            b.set(taken, b.ne(b.convert("ptrtoint", self._pos[0].pointer(b, "pos0"), "i64"), 0))
+        return b.get(taken)
 
     def _reserve(self, b: Builder, head: int, positions: Val) -> None:
         """Make room for so many positions in the run of `head`. Where the level skips many, all hold the fill from the start."""
@@ -420,6 +445,10 @@ class Output:
                 b.set_slot(self._slots[abi.Slot(name, held, lv)], self._pos[lv].pointer(b, f"{held}{lv}"))
             b.set_slot(self._slots[abi.Slot(name, "count", lv)], b.get(self.count[lv]))
         b.set_slot(self._slots[abi.Slot(name, "vals", 0)], self.vals(b))
+        if self._cells is not None:
+            with b.if_(b.ne(b.convert("ptrtoint", self._cells, "i64"), 0)):
+                for k, grown in enumerate((self._runs[0], self._pos[0])):
+                    b.store(self._cells, b.i64(abi.MADE + k), grown.room(b))
         if self.span is not None:
             for slot, parent in zip(self.span.slots, self._part(b), strict=True):
                 b.set_slot(slot, parent)

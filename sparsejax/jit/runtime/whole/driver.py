@@ -23,6 +23,7 @@ it are numbers of words, `*x` is what the word `x` points to.
                                     none) and `more`
     ALIGN  x y n                    x = the first multiple of n, a power of two, from y on
     HERE   x y                      x = the address of word y
+    SPARE  x y n z                  n words from y on, to x, where word z is not 0; else 0
     SWITCH x n size signed          go on at one of the n operations that follow: which one is the number of `size` bytes at *x, or the nearest
 """
 
@@ -41,8 +42,8 @@ from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.codegen.kernel_memory import block, null
 
-HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD, SWITCH, CLONE, ALIGN, ASK, HERE = range(
-    18
+HALT, CALL, COPY, FILL, TAKE, FREE, UNLESS, JUMP, TICK, SET, ROOM, MOVE, ADD, SWITCH, CLONE, ALIGN, ASK, HERE, SPARE = (
+    range(19)
 )
 WIDTH = 5
 PAUSED = -1
@@ -124,6 +125,7 @@ def written(b: LLVMBuilder) -> str:
         SWITCH: run.switch,
         CLONE: run.clone,
         ALIGN: run.align,
+        SPARE: run.spare,
         HERE: lambda: b.store(run.words, run.a, kernel_memory.moved(b, run.words, b.mul(run.b, 8))),
     }
     others = [todo[k] for k in range(len(todo))]
@@ -255,6 +257,11 @@ class _Run:
             b.store(self.words, b.add(self.a, k), b.i64(0))
             with b.if_(b.and_(b.ne(b.get(owned), 0), b.ne(old, 0))):
                 kernel_memory.free(b, b.convert("inttoptr", old, "ptr"))
+
+    def spare(self) -> None:
+        b, own = self.builder, self.builder.ne(self.word(self.d), 0)
+        with b.for_(b.i64(0), self.c, "k", some=True) as k:
+            b.store(self.words, b.add(self.a, k), b.select(own, self.word(b.add(self.b, k)), b.i64(0)))
 
     def set(self) -> None:
         b = self.builder

@@ -6,7 +6,7 @@
      1: COPY   any's slots of f;  CALL any;  UNLESS → out
         COPY   product's slots of f;  CALL product       allocates a sparse result, as many entries as there are
         COPY   sum's slots of f, d;  CALL sum            writes a dense result to memory that is there before
-        FREE   f;  f = product's result                  a carry that grows takes over pointers
+        SPARE  f;  f = product's result                  a carry that grows takes over pointers; the product writes to its memory next
         d ↔ sum's result                                 a dense one changes places with what is written
         TICK;  JUMP → 1
 
@@ -45,7 +45,7 @@ from sparsejax.jit.runtime.system import allocator, result_memory
 from sparsejax.jit.runtime.whole import driver
 from sparsejax.jit.runtime.whole.driver import ADD, COPY, HALT, JUMP, SET, TICK, UNLESS
 from sparsejax.jit.runtime.whole.merging import merged
-from sparsejax.jit.runtime.whole.registers import Register, Unbound, block_of, tensor_of, words_of
+from sparsejax.jit.runtime.whole.registers import Register, Unbound, block_of, pointers_of, tensor_of, words_of
 from sparsejax.jit.runtime.whole.sizes import Bytes, bytes_of, product
 from sparsejax.jit.runtime.whole.table import LINE, Table, lines_of
 from sparsejax.lax.rounds import Rounds
@@ -338,9 +338,15 @@ def _rotate(table: Table, carries: Sequence[Register], results: Sequence[Registe
     sources = [r for _, r in moves]
     kept = {id(r) for r in sources}
     temporary = {}
+    found = {id(carry): result for carry, result in moves}
     for carry in carries:
         if not carry.dense and id(carry) not in kept:
-            table.drop(carry)
+            result = found.get(id(carry), carry)
+            fits = result.cells >= 0 and result.owned < 0 and result.own == pointers_of(result) and not result.holds
+            if fits and carry.own == pointers_of(carry) and carry.owned >= 0 and carry.readers == 1 and not carry.holds:
+                table.taken_over(carry, result)
+            else:
+                table.drop(carry)
     moved_carries = {id(c) for c, _ in moves}
     for _, result in moves:
         size = words_of(result.aval)

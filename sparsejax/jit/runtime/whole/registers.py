@@ -43,6 +43,8 @@ class Register:
     """Whether steps of the loop make it."""
     around: bool = False
     """Whether it is a carry, whose memory a step may overwrite."""
+    cells: int = -1
+    """Where the words are that its kernel keeps memory in, if the kernel takes over memory for it (`abi.CELLS`)."""
     bounded: Aval | None = None
     """Its type with bounds in place of extents, where the table is to serve many sizes."""
     into: int = -1

@@ -404,10 +404,18 @@ class Table:
     def _keeps(self, made: Register, bound: binding.Binding) -> None:
         """Keep the workspaces of a kernel with this result from round to round: as large as extents, they would be cleared in every one."""
         if self.loops is None and not isinstance(bound.kernel, Chunked):
-            cells, kept = self.room([0] * abi.KEPT), self.room([0])
-            self.kept += range(cells, cells + abi.KEPT)
+            cells, kept = self.room([0] * abi.CELLS), self.room([0])
+            self.kept += [*range(cells, cells + abi.KEPT), *range(cells + abi.SPARE, cells + abi.CELLS)]
+            made.cells = cells if abi.is_list(tensor_of(made.aval)) else -1
             self.once.append([HERE, kept, cells, 0, 0])
             self.op(COPY, made.vals, kept, 1)
+
+    def taken_over(self, old: Register, made: Register) -> None:
+        """The kernel of `made` is given the memory of `old` in the next round; the value of `made` takes the place of `old`."""
+        rooms = made.cells + abi.ROOMS
+        self.op(driver.SPARE, made.cells + abi.SPARE, old.own[0], len(old.own), old.owned)
+        self.op(COPY, rooms, rooms + 2, 4)
+        old.readers = 0
 
     def thinned(self, x: Register, tol: Register, sample: Storage) -> Register:
         """The entries of `x` that differ from its fill by more than `tol`."""
