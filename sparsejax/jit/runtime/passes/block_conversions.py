@@ -9,6 +9,7 @@
                         for entries of row R:  made += mark[crd] != R;  mark[crd] = R
     bsr:bxc to csr    for r in rows:                              all places of a block that lie inside the shape are entries
                         for p in blocks of row r // b:            crd = crd[p]*c ..; vals = row r % b of block p
+                      a vector of each, but of the last block of a row, which may stick out
 
 Covered are blocks below a dense and a compressed level, of any two orders, with up to `MOST` rows and columns; other formats become rows first, or
 rows become others. Nothing is made beside the result but marks, which are smaller.
@@ -270,17 +271,51 @@ class _Back(_Emitter):
                 self._entries(row, outer, start, stop)
 
     def _entries(self, row: Val, outer: Val, start: Val, stop: Val) -> None:
-        b, blocks = self.b, self.blocks
+        """The blocks that are whole, then the last one, if it sticks out."""
+        b, blocks, count = self.b, self.blocks, self.blocks.columns
         inner = b.mul(b.sub(row, b.mul(outer, blocks.rows)), blocks.row_step)
-        at = b.var("at", self.made.get(b, row))
-        with b.for_(start, stop, "p") as p:
-            base = b.named("base", b.add(b.mul(p, blocks.size), inner))
-            first = b.named("first", b.mul(self.crd.number(b, p), blocks.columns))
-            with b.for_(b.i64(0), b.min(b.i64(blocks.columns), b.sub(self.columns, first)), "c") as c:
+        at, whole = b.var("at", self.made.get(b, row)), b.var("whole", stop)
+        with b.if_(b.lt(start, stop)):
+            ends = b.mul(b.add(self.crd.number(b, b.sub(stop, 1)), 1), count)
+            b.set(whole, b.sub(stop, b.convert("zext", b.lt(self.columns, ends), "i64")))
+        steps = self._steps()
+        with b.for_(start, b.get(whole), "p") as p:
+            base, first = self._block(p, inner)
+            here = b.get(at)
+            if steps is None:
+                self.out.put(b, here, self.out.element(b, first))
+            else:
+                b.store(self.out.pointer, here, b.binary("add", b.splat(self.out.element(b, first), count), steps))
+            if steps is not None and blocks.column_step == 1 and self.vals.size <= 8:
+                b.store(self.stored.pointer, here, b.load(self.vals.pointer, base, f"<{count} x {self.vals.type}>"))
+            else:
+                for number in range(count):
+                    place = b.add(base, number * blocks.column_step)
+                    self.stored.put(b, b.add(here, number), self.vals.get(b, place))
+            b.increment(at, count)
+        with b.for_(b.get(whole), stop, "p") as p:
+            base, first = self._block(p, inner)
+            with b.for_(b.i64(0), b.sub(self.columns, first), "c") as c:
                 here = b.get(at)
                 self.out.put(b, here, self.out.element(b, b.add(first, c)))
                 self.stored.put(b, here, self.vals.get(b, b.add(base, b.mul(c, blocks.column_step))))
                 b.increment(at)
+
+    def _steps(self) -> Val | None:
+        """The columns of a block, in lanes; None of a single one."""
+        b, count = self.b, self.blocks.columns
+        if count == 1:
+            return None
+        made = b.splat(self.out.element(b, b.i64(0)), count)
+        for number in range(1, count):
+            made = b.insert(made, number, self.out.element(b, b.i64(number)))
+        return made
+
+    def _block(self, p: Val, inner: Val) -> tuple[Val, Val]:
+        """Where the values of a block begin in a row, and its first column."""
+        b, blocks = self.b, self.blocks
+        base = b.named("base", b.add(b.mul(p, blocks.size), inner))
+        return base, b.named("first", b.mul(self.crd.number(b, p), blocks.columns))
 
     def _length(self, row: Val, start: Val, stop: Val) -> None:
         """Blocks times their columns, but those of the last one that stick out."""
