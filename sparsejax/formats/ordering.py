@@ -43,9 +43,8 @@ def arranged(keys: Sequence[Array], vals: Array, extents: Sequence[int], places:
     if places == len(keys) == 2 and extents[0] <= max(passes.MANY, CROWDED * len(vals)):
         many = passes.over(len(vals))
         pos, (inner, moved) = many.bucketed(keys[0], [keys[1], vals], extents[0])
-        found = many.tidied(pos, inner, moved)  # a pass less, where lines are short
-        if found is not None:
-            return [many.owners(pos), found[0]], found[1]
+        inner, moved, _ = many.tidied(pos, inner, moved)  # a pass less
+        return [many.owners(pos), inner], moved
     columns = list(keys)
     for place in reversed(range(places)):
         key = columns.pop(place)

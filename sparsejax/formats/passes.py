@@ -460,9 +460,9 @@ class Passes:
         far = differs(columns[-1], fill, tol)
         return None if far.all() else self.chosen(pos, far, columns)
 
-    def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
+    def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool]:
         """(crd, vals, distinct): entries ordered, stably, by their coordinates in every segment, and whether these differ; `pos` begins at 0.
-        The vectors are given up, and may be overwritten. None where that is no work for this pass.
+        The vectors are given up, and may be overwritten.
 
         >>> Passes().tidied(np.array([0, 2, 3]), np.array([4, 1, 0]), np.array([5, 6, 7]))
         (array([1, 4, 0]), array([6, 5, 7]), True)
@@ -493,7 +493,7 @@ class Passes:
         self, row: Array, column: Array, vals: Array, rows: int, extent: int
     ) -> tuple[Array, Array, Array] | None:
         """(pos, crd, vals) of entries in any order, with one entry, the sum ("or" of bools), for each place: columns increase in every row. None
-        where a row or a column is outside, or that is no work for this pass.
+        where a row or a column is outside.
 
         >>> Passes().entered(np.array([1, 0, 1]), np.array([2, 0, 2]), np.array([1.0, 2.0, 3.0]), 2, 3)
         (array([0, 1, 2]), array([0, 2], dtype=int32), array([2., 4.]))
@@ -504,10 +504,7 @@ class Passes:
                 return None
         width = crd_dtype(extent)
         pos, (crd, moved) = self.bucketed(row, [column.astype(width, copy=False), vals], rows)
-        found = self.tidied(pos, crd, moved)
-        if found is None:
-            return None
-        crd, moved, distinct = found
+        crd, moved, distinct = self.tidied(pos, crd, moved)
         return (pos, crd, moved) if distinct else self.folded(pos, crd, moved)
 
     def woven(

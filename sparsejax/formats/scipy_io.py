@@ -137,10 +137,7 @@ def _admitted_segments(
         crd = own(crd, convert.crd_dtype(extent), copy, f"indices of the {name} array", indices)
         data = own(data, dtype, copy, f"data of the {name} array", values)
     elif copy:
-        ordered = many.tidied(pos, crd, data)
-        if ordered is None:
-            return None
-        crd, data, distinct = ordered
+        crd, data, distinct = many.tidied(pos, crd, data)
         if not distinct:
             pos, crd, data = many.folded(pos, crd, data)
     else:

@@ -1,4 +1,5 @@
-"""The entries of segments whose coordinates a list names, as often as it does, numbered by their places in it: what four kernels run.
+"""The entries of segments whose coordinates a list names, as often as it does, numbered by their places in it: what four kernels run, and
+of few entries one.
 
     marked     ends 0 0 1 3 3     0 1 1 0    a bit for every coordinate, which stays in a near cache where `ends` does not
     kept       pos, crd           the entries that are named: each is written at the next place, which moves on where it is, without a branch
@@ -14,16 +15,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsejax.formats.passes import Array
+from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.jit.backend.builder import Builder, Val, Var
+from sparsejax.jit.runtime.passes import segment_loops
 from sparsejax.jit.runtime.passes.conversion_loops import SOON, Pairs, Vector
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, run, run_parts, vectors
-from sparsejax.jit.runtime.passes.ranked_segments import Segments, aside
+from sparsejax.jit.runtime.passes.ranked_segments import Segments, aside, longest
 
 BITS, LANES = 64, 16
 """Of a word of marks; coordinates that are marked at once."""
 TOGETHER = 512
 """Entries whose numbers are counted before their segments are looked at."""
+SPARE = 64
+"""Entries that there is room for beyond twice as many as are expected; four times as many may stay behind a result."""
+TOTAL, LONGEST = range(2)
+"""What the kernel of few entries tells: how many there are, and how many of them in the longest segment."""
 Parts = Sequence[tuple[int, int]]
 
 
@@ -59,11 +65,13 @@ def numbered(
     columns: tuple[Array, Sequence[Array]],
     targets: tuple[Array, Sequence[Array]],
     parts: Parts,
+    tidies: bool = True,
 ) -> None:
-    """`targets` become the coordinates and columns of the entries that were kept, up to a stop of each part, or, without `stops`, of all, permuted."""
+    """`targets` become the coordinates and columns of the entries that were kept, up to a stop of each part, or, without `stops`, of all, permuted; in
+    every segment in order, if that is to be done here."""
     (ends, order), (crd, others), (out, moved) = places, columns, targets
     sizes = tuple([column.itemsize for column in moved])
-    kernel = _numbered(crd.itemsize, ends.itemsize, order.itemsize, out.itemsize, sizes, stops is None)
+    kernel = _numbered(crd.itemsize, ends.itemsize, order.itemsize, out.itemsize, sizes, stops is None, tidies)
     room, rows = aside(len(parts), out.itemsize, sizes)
     slots = pos, made, ends, order, crd, *others, out, *moved
     until = [int(pos[end]) for _, end in parts] if stops is None else stops
@@ -156,7 +164,14 @@ def _counted(b: Builder, size: int, ends_size: int, alone: bool) -> None:
 
 @as_kernel
 def _numbered(
-    b: Builder, size: int, ends_size: int, order_size: int, out_size: int, sizes: tuple[int, ...], whole: bool
+    b: Builder,
+    size: int,
+    ends_size: int,
+    order_size: int,
+    out_size: int,
+    sizes: tuple[int, ...],
+    whole: bool,
+    tidies: bool,
 ) -> None:
     first, end, until, stop = (b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "until", "stop")))
     pos, made, ends, order = vectors(b, 4, (8, 8, ends_size, order_size), ("pos", "made", "ends", "order"))
@@ -177,8 +192,9 @@ def _numbered(
                 ends.prefetch(b, later)
                 with b.for_(ends.number(b, c), ends.number(b, b.add(c, 1)), "q") as q:
                     _put(b, at, order.number(b, q), p, out, moves)
-    with b.for_(first, end, "r") as r:
-        segments.tidy(b, made.get(b, r), made.get(b, b.add(r, 1)))
+    if tidies:
+        with b.for_(first, end, "r") as r:
+            segments.tidy(b, made.get(b, r), made.get(b, b.add(r, 1)))
 
 
 def _put(b: Builder, at: Var, number: Val, p: Val, out: Vector, moves: Pairs) -> None:
@@ -188,3 +204,64 @@ def _put(b: Builder, at: Var, number: Val, p: Val, out: Vector, moves: Pairs) ->
     for source, target in moves:
         target.put(b, to, source.get(b, p))
     b.increment(at)
+
+
+def few(
+    pos: Array, crd: Array, listed: Array, extent: int, columns: Sequence[Array]
+) -> tuple[Array, Array, list[Array]] | None:
+    """(pos, crd, columns) of few entries, with one column, in one kernel: the list is turned around, entries are counted, numbered and put in order. There is
+    room for twice as many as lists name on the average; where more are named, the kernel tells how many, and runs once more. None where a segment is too
+    long to be ranked."""
+    (vals,) = columns
+    rows, count, entries = len(pos) - 1, len(listed), int(pos[-1]) - int(pos[0])
+    width = crd_dtype(count)
+    made, told, table = np.empty(rows + 1, INT64), np.empty(2, INT64), np.empty(extent + 1 + count, np.int32)
+    aside_room, (slots,) = aside(1, width.itemsize, (vals.itemsize,))
+    kernel = _few(crd.itemsize, listed.itemsize, width.itemsize, vals.itemsize)
+    ends = address(table)
+    given = pos, crd, vals, listed, ends, ends + 4 * (extent + 1), told, made
+    room = min(entries * count, 2 * entries * count // max(1, extent) + SPARE)
+    while True:
+        out, moved = np.empty(room, width), np.empty(room, vals.dtype)
+        run(kernel, rows, extent, count, room, *given, out, moved, *slots)
+        found, most = told.tolist()
+        if most > longest(width.itemsize):
+            return None
+        if found <= room:
+            break
+        room = found
+    del aside_room  # until here, the kernel writes to it
+    if found + 4 * SPARE < room > 2 * found:
+        return made, out[:found].copy(), [moved[:found].copy()]
+    return made, out[:found], [moved[:found]]
+
+
+@as_kernel
+def _few(b: Builder, size: int, listed_size: int, out_size: int, vals_size: int) -> None:
+    rows, extent, count, room = (b.slot(k, "i64", name) for k, name in enumerate(("rows", "extent", "count", "room")))
+    names = "pos", "crd", "vals", "listed", "ends", "order", "told", "made", "out", "moved", "number", "kept", "kept"
+    sizes = 8, size, vals_size, listed_size, 4, 4, 8, 8, out_size, vals_size, 8, out_size, vals_size
+    pos, crd, vals, listed, ends, order, told, made, out, moved, number, *kept = vectors(b, 4, sizes, names)
+    segment_loops.numbered(b, count, extent, listed, ends, order)
+    total, most, begin = b.var("total", b.i64(0)), b.var("most", b.i64(0)), b.var("begin", b.i64(0))
+    made.put(b, b.i64(0), b.i64(0))
+    with b.for_(b.i64(0), rows, "r") as r:
+        b.set(begin, b.get(total))
+        with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+            c = b.named("c", crd.number(b, p))
+            b.increment(total, b.sub(ends.number(b, b.add(c, 1)), ends.number(b, c)))
+        made.put(b, b.add(r, 1), b.get(total))
+        b.set(most, b.max(b.get(most), b.sub(b.get(total), b.get(begin))))
+    told.put(b, b.i64(TOTAL), b.get(total))
+    told.put(b, b.i64(LONGEST), b.get(most))
+    fits = b.and_(b.lt(b.get(total), b.add(room, 1)), b.lt(b.get(most), longest(out_size) + 1))
+    at, segments = b.var("at", b.i64(0)), Segments((out, moved), kept, number, room)
+    with b.if_(fits):
+        with b.for_(pos.get(b, b.i64(0)), pos.get(b, rows), "p") as p:
+            c = b.named("c", crd.number(b, p))
+            with b.for_(ends.number(b, c), ends.number(b, b.add(c, 1)), "q") as q:
+                out.put(b, b.get(at), out.element(b, order.number(b, q)))
+                moved.put(b, b.get(at), vals.get(b, p))
+                b.increment(at)
+        with b.for_(b.i64(0), rows, "r") as r:
+            segments.tidy(b, made.get(b, r), made.get(b, b.add(r, 1)))

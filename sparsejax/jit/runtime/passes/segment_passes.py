@@ -20,10 +20,10 @@ from sparsejax.jit.runtime.passes import (
     duplicates,
     entered_rows,
     entry_tests,
-    few_named,
     insertions,
     largest_entries,
     leading_digits,
+    long_segments,
     mapped_segments,
     named_segments,
     packed_entries,
@@ -49,9 +49,6 @@ COPIED = 1 << 23
 """Bytes from which threads copy sooner than one (4 MB: 166 us by two, 116 by one; 16 MB: 462 and 769, Zen 3)."""
 SEARCHED = 4
 """As many entries that are moved take as long as one that is searched."""
-RARE = 2000
-"""Entries that there must be for each segment that is longer, where these are ordered one by one."""
-
 BLOCK = 1 << 15
 """Numbers that are compared at a time."""
 HEAPED = 64
@@ -159,15 +156,16 @@ class SegmentPasses(Passes):
             named_segments.numbered(pos, None, pos, (table, table), (crd, [vals]), (out, [moved]), parts)
             return pos, out, moved
         pos, crd, vals = mapped_segments.mapped(pos, crd, table, vals, parts)
-        found = self.tidied(pos, crd, vals) if falls else (crd, vals)
-        return None if found is None else (pos, found[0], found[1])
+        if falls:
+            crd, vals, _ = self.tidied(pos, crd, vals)
+        return pos, crd, vals
 
     def named(
         self, pos: Array, crd: Array, listed: Array, extent: int, columns: Sequence[Array]
     ) -> tuple[Array, Array, list[Array]] | None:
         crd, columns = np.ascontiguousarray(crd), [np.ascontiguousarray(c) for c in columns]
         if len(columns) == 1 and extent < MANY and len(crd) + len(listed) < MANY:
-            found_few = few_named.named(pos, crd, np.ascontiguousarray(listed), extent, columns)
+            found_few = named_segments.few(pos, crd, np.ascontiguousarray(listed), extent, columns)
             if found_few is not None:
                 return found_few
         ends, order = self.numbered(listed, extent)
@@ -189,11 +187,14 @@ class SegmentPasses(Passes):
             if len(parts) > 1:
                 run(_summed_lengths(), len(made) - 1, made, length)
             most = int(length[0])
-        if most > longest(crd_dtype(len(order)).itemsize) and not _increases(order):
+        long = most > longest(crd_dtype(len(order)).itemsize) and not _increases(order)
+        if long and len(columns) != 1:
             return None
         found = int(made[-1])
         out, moved = empty(found, crd_dtype(len(order))), [empty(found, column.dtype) for column in columns]
-        named_segments.numbered(pos, stops, made, (ends, order), (crd, columns), (out, moved), parts)
+        named_segments.numbered(pos, stops, made, (ends, order), (crd, columns), (out, moved), parts, not long)
+        if long:
+            self.tidied(made, out, moved[0])
         return made, out, moved
 
     def located(self, pos: Array, crd: Array, parent: Array, wanted: Array) -> Array:
@@ -336,18 +337,11 @@ class SegmentPasses(Passes):
         beside = np.array([number], columns[-1].dtype) if number != 0 else None
         return packed_entries.packed(pos, Tested(test, None, beside), columns)
 
-    def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool] | None:
-        lengths, short = pos[1:] - pos[:-1], longest(crd.itemsize)
-        many = np.maximum.reduce(lengths, initial=0) > short
-        long = np.flatnonzero(lengths > short) if many else lengths[:0]
-        if len(long) * RARE > len(crd):
-            return None
-        if many:  # in order before the others, so that nothing is moved in them
-            crd, vals = crd.copy(), vals.copy()
-            for first, end in zip(pos[long].tolist(), pos[long + 1].tolist(), strict=True):
-                order = crd[first:end].argsort(kind="stable")
-                crd[first:end], vals[first:end] = crd[first:end][order], vals[first:end][order]
+    def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool]:
         crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
+        most, ranked = _longest(pos), longest(crd.itemsize)
+        if most > ranked:  # in order before the others, so that nothing is moved in them
+            long_segments.ordered(pos, crd, vals, ranked, most, parts)
         twice = np.zeros(len(parts), np.int64)
         behind, counts = (len(crd), *map(address, (pos, crd, vals))), address(twice)
         room, rows = aside(len(parts), crd.itemsize, (vals.itemsize,))
