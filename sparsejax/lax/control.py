@@ -144,6 +144,27 @@ def _while_call(
     return run_while(going, step, xs[:first], xs[first : first + second], list(xs[first + second :]), unread)
 
 
+def _while_prune(used: Sequence[bool], cond: ClosedJaxpr, body: ClosedJaxpr, counts: tuple[int, int]) -> Pruned:
+    """Carries stay that are used, that the condition reads, or that something is made from."""
+    first, second = counts
+    asked = staging.reads(cond.jaxpr)
+    carry = [a or b for a, b in zip(used, asked[first:], strict=True)]
+    while True:
+        small = _kept(body.jaxpr, carry)
+        read = staging.reads(small)
+        grown = [a or b for a, b in zip(carry, read[second:], strict=True)]
+        if grown == carry:
+            break
+        carry = grown
+    given = asked[:first], read[:second]
+    params = {
+        "cond": staging.interned(_without(cond.jaxpr, [*given[0], *carry])),
+        "body": staging.interned(_without(small, [*given[1], *carry])),
+        "counts": (sum(given[0]), sum(given[1])),
+    }
+    return [*given[0], *given[1], *carry], carry, params
+
+
 while_p = Primitive(
     "while",
     typing=_while_typing,
@@ -152,6 +173,7 @@ while_p = Primitive(
     bodies=lambda cond, body, counts: (cond, body),
     kept=lambda cond, body, counts: (range(counts[0]), range(counts[0], sum(counts))),
     describe=lambda cond, body, counts: "",
+    prune=_while_prune,
     multiple=True,
     partial=True,
 )
