@@ -55,10 +55,11 @@ class Sized:
         """The parameters of a call, given the shape of its result."""
         self.extents = resize.extents_of((self._aval.shape, eqn.params))
         """The extents that it depends on and that may change."""
-        self._kind = self._aval.format, self._aval.fill_value, self._aval.dtype
+        self._kind = self._aval.format, self._aval.fill_value
         self._buffers = ((),) * self._aval.ndim
         self._pack = struct.Struct(f"{self._aval.ndim + 1}q").pack
         self._function = _numpy_function(eqn)
+        self._written = result_memory.writer(self._aval.dtype)
         self.by_numpy = self._function is not None
         """Whether `numpy_once` serves."""
         self._plain = all(plain_template(v.aval) is not None for v in eqn.inputs)
@@ -71,12 +72,12 @@ class Sized:
             if sized is None:
                 sized = self._sized = resize.parameters(params, self._aval.shape)
             params = sized(shape, change)
-        return self._call(*inputs, out_aval=self._aval.shaped(shape), **params)  # type: ignore[no-any-return]
+        return self._call(*inputs, out_aval=self._aval.at(shape), **params)  # type: ignore[no-any-return]
 
     def numpy_once(self, inputs: Sequence[Storage], shape: tuple[int, ...], change: resize.Change) -> Storage:
         """As `once`, of dense inputs, by a function of NumPy's."""
-        form, zero, dtype = self._kind
-        vals, made = result_memory.written(shape, dtype)
+        form, zero = self._kind
+        vals, made = self._written(shape)
         function: Any = self._function
         if not self._plain:
             function(*map(convert.to_dense, inputs), made)

@@ -353,7 +353,7 @@ class Family:
     ) -> Array | None:
         """The first result of `once`, which counts as one call, where one kernel is all there is to do and a road to it is known; else None."""
         for member in self._members:
-            if not serves(member.extra):
+            if not member.alone or not serves(member.extra):
                 continue
             found = member.lengths(extents)
             if found is None:

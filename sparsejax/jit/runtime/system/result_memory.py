@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime.system import allocator
-from sparsejax.jit.runtime.system.reuse import Block, Recycled, Rooms
+from sparsejax.jit.runtime.system import allocator, reuse
+from sparsejax.jit.runtime.system.reuse import Block, Own, Recycled, Rooms
 
 SMALLEST = 256 << 10
 """Bytes from which results come from `allocator`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and
@@ -35,6 +35,8 @@ TINY, PAGE = 4 << 10, 32 << 10
 rows; what is kept of a shared one keeps all of it."""
 RETURNED = 128 << 10
 """Bytes of the largest results whose memory what made them keeps, to use it again (`reuse.ALTOGETHER` of all together)."""
+OWN = 512 << 10
+"""The same of steps whose results have any size (`reuse.Own`)."""
 
 freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
@@ -164,14 +166,14 @@ given out. Who takes a result takes the block off the list meanwhile, so that a 
 
 def taker(dtype: np.dtype[Any], value: Any) -> Callable[[int], tuple[NDArray[Any], int]]:
     """`fresh` of so many elements as a function, for results that may be the only ones of their size: up to `TINY` bytes, a slice of a block that it
-    shares with others, up to `RETURNED` of one that another result had, whatever its size was (`reuse.Rooms`).
+    shares with others, up to `OWN` of one that another result of the function had, whatever its size was (`reuse.Own`).
 
     >>> take = taker(np.dtype("f8"), 1.0)
     >>> take(3)[0], take(2)[1] % 64
     (array([1., 1., 1.]), 0)
     """
-    size, filled, rooms = dtype.itemsize, value is not None, _rooms_of(dtype)
-    least, most = TINY // size, RETURNED // size if rooms is not None else 0
+    size, filled, mine = dtype.itemsize, value is not None, _own(dtype)
+    least, most = TINY // size, OWN // size if mine is not None else 0
     pages, room = _pages.setdefault((dtype, _holds(value)), []), PAGE // size
     line = ALIGNMENT // size if not ALIGNMENT % size else 0
     writes = filled and value != 0
@@ -180,7 +182,7 @@ def taker(dtype: np.dtype[Any], value: Any) -> Callable[[int], tuple[NDArray[Any
         if not 0 < count <= least or not line:
             if not least < count <= most:
                 return fresh(count, dtype, value)
-            whole, begin, address = rooms.take(count)  # type: ignore[union-attr]
+            whole, begin, address = mine.take(count)  # type: ignore[union-attr]
             made = whole[begin : begin + count]
             if filled:
                 made.fill(value)
@@ -218,6 +220,28 @@ def _rooms_of(dtype: np.dtype[Any]) -> Rooms | None:
     if rooms is None:
         rooms = _rooms.setdefault(dtype, Rooms(lambda count: _begun(count, dtype)))
     return rooms
+
+
+def writer(dtype: np.dtype[Any]) -> Callable[[tuple[int, ...]], tuple[NDArray[Any], NDArray[Any]]]:
+    """`written` of any shape as a function, for results of one step of a plan."""
+    own, size = _own(dtype), dtype.itemsize
+
+    def take(shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+        count = math.prod(shape)
+        if own is None or not TINY < count * size <= OWN:
+            return written(shape, dtype)
+        whole, begin, _ = own.take(count)
+        vals = whole[begin : begin + count]
+        made = vals.reshape(shape)
+        freeze(vals, False)
+        return vals, made
+
+    return take
+
+
+def _own(dtype: np.dtype[Any]) -> Own | None:
+    """Memory that results of one step had, whatever their size; None where it is not used again."""
+    return Own(lambda count: _begun(count, dtype)) if host.has("recycling") else None
 
 
 def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -277,8 +301,10 @@ _rooms: dict[Any, Rooms] = {}
 
 def release(vals: NDArray[Any]) -> None:
     """Do not use the memory of a result again, if it is of `taker` or `written`: its array is given up and something else is written there."""
-    if isinstance(vals.base, np.ndarray) and vals.dtype in _rooms:
-        _rooms[vals.dtype].release(len(vals), vals.base)
+    if isinstance(vals.base, np.ndarray):
+        if vals.dtype in _rooms:
+            _rooms[vals.dtype].release(len(vals), vals.base)
+        reuse.release(vals.base)
 
 
 def full(count: int, dtype: np.dtype[Any], value: Any) -> tuple[NDArray[Any], int]:

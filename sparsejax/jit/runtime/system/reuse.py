@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -113,6 +114,53 @@ class Rooms:
         room = self._rooms.get(_roomy(count))
         if room is not None:
             room.release(whole)
+
+
+class Own(_Kept[Block]):
+    """Memory for the results of one step of a plan, of one dtype and any size: the blocks that it had last, so that a step writes where it wrote before,
+    which is in the caches of the processor.
+
+    >>> own = Own(lambda count: (np.empty(count), 0, 0))
+    >>> first = own.take(600)[0]
+    >>> second = own.take(610)[0]
+    >>> first is second, len(first)
+    (False, 750)
+    >>> first = second = None
+    >>> len(own.take(740)[0]), len(own.take(300)[0])
+    (750, 375)
+    """
+
+    __slots__ = ("__weakref__", "_make")
+    many = MOST
+
+    def __init__(self, make: Callable[[int], Block]) -> None:
+        super().__init__()
+        self._make = make
+        _owns.add(self)
+
+    def take(self, count: int) -> Block:
+        """What `make` gives for `count` elements, and a quarter more where that is new; a block has room for twice as many at most. No other thread takes
+        it, as in `Rooms`."""
+        for whole, begin, address in self._kept:
+            if begin + count <= len(whole) <= 2 * count + begin and _references(whole) <= _ALONE[2]:
+                return whole, begin, address
+        found = self._make(count + (count >> 2))
+        kept = self._kept
+        if len(kept) >= MOST:
+            gone = kept[0]
+            self._kept = kept[1:]
+            _all.keep(self, -gone[0].nbytes)
+        self.keep(found)
+        return found
+
+
+_owns: weakref.WeakSet[Own] = weakref.WeakSet()
+
+
+def release(whole: NDArray[Any]) -> None:
+    """No step keeps a block any more."""
+    for own in list(_owns):
+        own.release(whole)
 
 
 def _roomy(count: int) -> int:

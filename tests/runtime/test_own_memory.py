@@ -1,0 +1,83 @@
+"""Memory of steps of plans for many shapes: used again for results of other sizes, never while somebody holds one."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from sparsejax.jit.runtime.system import result_memory, reuse
+
+
+@pytest.mark.parametrize("value", [None, 0, 0.0, 2.5])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "c16", "bool", "u1"])
+def test_results_that_are_held_share_no_memory(dtype, value):
+    take, rng = result_memory.taker(np.dtype(dtype), value), np.random.default_rng(0)
+    held: list = []
+    for k in range(400):
+        count = int(rng.choice([0, 1, 7, 300, 511, 513, 5_000, 40_000, 66_000, 70_000]) * rng.uniform(0.7, 1))
+        vals, address = take(count)
+        assert len(vals) == count and not vals.flags.writeable
+        assert not count or address == vals.__array_interface__["data"][0]
+        if value is not None:
+            assert (vals == np.dtype(dtype).type(value)).all()
+        writable = result_memory._writable(vals, address) if count else np.empty(0, dtype)
+        writable[:] = k % 2
+        if rng.random() < 0.4:
+            held.append((vals, k % 2))
+        del vals, writable
+        if len(held) > 12:
+            for kept, number in held:
+                assert (kept == number).all()
+            held = held[rng.integers(1, 12) :]
+
+
+def test_a_block_that_was_given_up_is_not_used_again():
+    own = reuse.Own(lambda count: (np.empty(count), 0, 0))
+    whole = own.take(1000)[0]
+    reuse.release(whole)
+    del whole
+    assert not own._kept
+
+
+def test_results_hold_twice_their_bytes_at_most():
+    take, rng = result_memory.taker(np.dtype("f8"), None), np.random.default_rng(1)
+    for _ in range(200):
+        count = int(rng.integers(result_memory.TINY // 8 + 1, result_memory.OWN // 8))
+        vals, _ = take(count)
+        base = vals.base if vals.base is not None else vals
+        assert len(base) <= 2 * count + 64
+
+
+def test_donated_results_of_new_shapes_are_given_up():
+    """What is donated is written by the call that takes it, and by nobody else later."""
+    double = sj.jit(lambda x: x * 2 + 1)
+    add = sj.jit(lambda x, y: x + y, donate_argnums=0)
+    rng = np.random.default_rng(2)
+    kept = []
+    for n in map(int, rng.integers(3_000, 6_000, 60)):
+        x = rng.random(n)
+        made = double(sj.array(x))
+        total = add(made, sj.array(x))
+        kept.append((total, 3 * x + 1))
+        if n % 3:
+            kept = kept[-4:]
+        for found, expected in kept:
+            np.testing.assert_allclose(found.todense(), expected)
+
+
+def test_programs_over_sizes_in_turns_keep_results():
+    def program(A, X):
+        hidden = snp.maximum(A @ X, 0)
+        return hidden, hidden.sum(axis=0), (hidden * 2)[:, :3]
+
+    compiled, rng = sj.jit(program), np.random.default_rng(3)
+    kept = []
+    for n in map(int, rng.integers(200, 900, 40)):
+        dense = (rng.random((n, 50)) < 0.1) * rng.random((n, 50))
+        X = rng.random((50, 16)) - 0.5
+        kept.append((compiled(sj.array(dense).asformat("csr"), sj.array(X)), np.maximum(dense @ X, 0)))
+        kept = kept[-6:]
+        for (hidden, total, part), expected in kept:
+            np.testing.assert_allclose(hidden.todense(), expected)
+            np.testing.assert_allclose(total.todense(), expected.sum(axis=0))
+            np.testing.assert_allclose(part.todense(), 2 * expected[:, :3])
