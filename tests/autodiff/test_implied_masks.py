@@ -121,6 +121,34 @@ def test_masks_of_unions():
         assert masked and not sampled, str(jaxpr)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr"])
+def test_products_that_are_sampled(form):
+    """A product that everybody reads where another array is stored is computed there alone."""
+    dense = sparse(0), sparse(1)
+    A, B = (sj.array(x, format=form) for x in dense)
+    for loss in (
+        lambda A, B: ((A @ B) * A).sum(),
+        lambda A, B: ((A @ A) * A).sum(),
+        lambda A, B: (A * (A @ A.T)).sum(),
+        lambda A, B: (A * (A @ B) * (A @ B)).sum(),
+        lambda A, B: snp.where(B > 0.5, A @ A, 0).sum(),
+        lambda A, B: ((A @ B) * A + (A @ B) * B).sum(),
+    ):
+        for made, whole, x in zip(
+            sj.jit(sj.grad(loss, argnums=(0, 1)))(A, B),
+            sj.grad(loss, argnums=(0, 1))(*map(sj.array, dense)),
+            dense,
+            strict=True,
+        ):
+            np.testing.assert_allclose(made.todense(), np.where(x != 0, whole.todense(), 0), rtol=1e-12)
+        np.testing.assert_allclose(sj.jit(loss)(A, B), loss(*map(sj.array, dense)), rtol=1e-12)
+    A, B = A.asformat("csr"), B.asformat("csr")
+    jaxpr = pipeline.cleaned(sj.make_jaxpr(sj.grad(lambda A: ((A @ A) * A).sum()))(A).jaxpr)
+    assert all("mask" in e.param_dict for e in jaxpr.eqns if e.primitive.name == "contract"), str(jaxpr)
+    jaxpr = pipeline.cleaned(sj.make_jaxpr(lambda A, B: ((A @ B) * A).sum() + (A @ B).sum())(A, B).jaxpr)
+    assert not any("mask" in e.param_dict for e in jaxpr.eqns if e.primitive.name == "contract"), str(jaxpr)
+
+
 def test_masks_that_say_more():
     """A mask stays that leaves out terms which are read, or entries which are kept."""
     A, B, C = (sj.array(sparse(seed), format="csr") for seed in (0, 1, 2))

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from sparsejax.jit.graph.patterns.changes import changed, typed
 from sparsejax.jit.graph.patterns.relations import Labels, Patterns, Placed
 from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import primitives
@@ -108,7 +109,7 @@ def _sampled(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
     like, out = eqn.inputs[1], eqn.outputs[0]
     if not known.covers(inner.inputs[-1], like):
         return None
-    return _typed([_like(inner, (*inner.inputs[:-1], like), out, out_format=out.aval.format, mask="pattern")])
+    return typed([changed(inner, (*inner.inputs[:-1], like), out, out_format=out.aval.format, mask="pattern")])
 
 
 def _shared(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
@@ -118,7 +119,7 @@ def _shared(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
         return None
     value = inner.outputs[0].aval
     kept = Var(Aval(like.aval.shape, value.dtype, like.aval.format, 0))
-    made = _typed([_like(inner, (*inner.inputs[:-1], like), kept, out_format=like.aval.format, mask="pattern")])
+    made = typed([changed(inner, (*inner.inputs[:-1], like), kept, out_format=like.aval.format, mask="pattern")])
     return made and [*made, Eqn(share_p, (kept, like), eqn.params, eqn.outputs, eqn.source)]
 
 
@@ -132,7 +133,7 @@ def _transposed(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
         return None
     output = tuple(inner.param_dict["output"][k] for k in axes)
     inputs = (*inner.inputs[:-1], mask.inputs[0])
-    return _typed([_like(inner, inputs, out, output=output, out_format=out.aval.format)])
+    return typed([changed(inner, inputs, out, output=output, out_format=out.aval.format)])
 
 
 def _inside(eqn: Eqn, spread: Mapping[Var, _Spread], uses: Mapping[Var, int], known: Patterns) -> list[Eqn] | None:
@@ -201,14 +202,14 @@ def _product(eqn: Eqn, placed: Sequence[Placed]) -> list[Eqn] | None:
     there = tuple(x for x in output if any(x in own for _, own in placed))
     if there == output:
         labels = tuple(own for _, own in placed)
-        return _typed([_like(eqn, (*(a for a, _ in placed), mask), out, inputs=labels)])
+        return typed([changed(eqn, (*(a for a, _ in placed), mask), out, inputs=labels)])
     made, value = _contraction(eqn, placed, there)
     if not value.aval.format.is_dense:
         return None
     shape = tuple(n if x in there else 1 for x, n in zip(output, out.aval.shape, strict=True))
     spread = Var(unit_axes_p.typing(value.aval, shape=shape))
     units = Eqn(unit_axes_p, (value,), (("shape", shape),), (spread,), eqn.source)
-    return _typed([made, units, Eqn(sample_p, (spread, mask), (), (out,), eqn.source)])
+    return typed([made, units, Eqn(sample_p, (spread, mask), (), (out,), eqn.source)])
 
 
 def _contraction(eqn: Eqn, placed: Sequence[Placed], output: Labels) -> tuple[Eqn, Var]:
@@ -221,15 +222,3 @@ def _contraction(eqn: Eqn, placed: Sequence[Placed], output: Labels) -> tuple[Eq
     }
     result = Var(contract_p.typing(*(a.aval for a, _ in placed), **params))
     return Eqn(contract_p, tuple(a for a, _ in placed), tuple(params.items()), (result,), eqn.source), result
-
-
-def _like(eqn: Eqn, operands: Sequence[Atom], result: Var, **params: object) -> Eqn:
-    """An operation with other operands, parameters and another result."""
-    return Eqn(eqn.primitive, tuple(operands), tuple((eqn.param_dict | params).items()), (result,), eqn.source)
-
-
-def _typed(eqns: list[Eqn]) -> list[Eqn] | None:
-    """Operations, if the last one's result has the type that it is said to have."""
-    last = eqns[-1]
-    typed = last.primitive.out_avals([a.aval for a in last.inputs], last.param_dict)
-    return eqns if typed == (last.outputs[0].aval,) else None

@@ -7,7 +7,7 @@ p = contract d a     p stores (i,j) wherever d stores (i,k) and a stores (k,j)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sparsejax.core.jaxpr import Atom, Jaxpr, Var
 from sparsejax.jit.graph.patterns.witnesses import ENTRYWISE, LIKE, witnesses
@@ -44,7 +44,7 @@ class Patterns:
         if not depth:
             return False
         return any(self.covers(a, part, depth - 1) for a in self._united(whole)) or any(
-            self.covers(whole, a, depth - 1) for a in self._needed(part)
+            self.covers(whole, a, depth - 1) for a in self.needed(part)
         )
 
     def meets(self, product: Atom, labels: Labels, stored: Sequence[Placed]) -> bool:
@@ -58,6 +58,14 @@ class Patterns:
         names = dict(zip(params["output"], labels, strict=True))
         return _unified(self, [*zip(eqn.inputs, params["inputs"], strict=True)], names, stored)
 
+    def inside(self, var: Var, depth: int = DEPTH) -> Iterator[Var]:
+        """A value and others that store all that it does."""
+        var = self._oldest(var)
+        yield var
+        if depth:
+            for other in self.needed(var):
+                yield from self.inside(other, depth - 1)
+
     def _oldest(self, var: Var) -> Var:
         found = self._witness.get(var, var)
         return found if found == var else self._oldest(found)
@@ -70,7 +78,7 @@ class Patterns:
         value, accesses = found
         return [v for a, v in accesses.items() if a in cin.accesses(simplify.exhaust(value, accesses.keys() - {a}))]
 
-    def _needed(self, var: Var) -> list[Var]:
+    def needed(self, var: Var) -> list[Var]:
         """Operands without an entry of which the result has none."""
         eqn = self.made.get(var)
         if eqn is not None and eqn.primitive in LIKE:
