@@ -36,7 +36,8 @@ def program(seed):
         "T": lambda a: a.T,
         "rows": lambda a: a * V[:, None],
         "columns": lambda a: a * U,
-        "twice": lambda a: a + a,
+        "half": lambda a: a / 2,
+        "symmetric": lambda a: a + a.T,
         "abs": lambda a: snp.abs(a) * a,
         "negative": lambda a: -a,
     }
@@ -51,7 +52,8 @@ def program(seed):
         "v @ v": lambda a: V @ a @ U,
     }
     tree = [
-        rng.choice([*two, *one], p=[0.35, 0.15, 0.05, 0.1, 0.05, *[0.05] * 6]) for _ in range(int(rng.integers(1, 5)))
+        rng.choice([*two, *one], p=[0.35, 0.15, 0.05, 0.1, 0.05, *[0.3 / 7] * 7])
+        for _ in range(int(rng.integers(1, 5)))
     ]
     picks = rng.integers(0, 2, 20)
     end = str(rng.choice(list(last)))
@@ -112,7 +114,11 @@ def test_no_product_of_sparse_arrays(name):
 def test_masks_of_unions():
     """What is kept of a sum's cotangent is computed where it is kept."""
     A, B = (sj.array(sparse(seed), format="csr") for seed in (0, 1))
-    for loss in (lambda A, B: ((A + B) @ V).sum(), lambda A, B: (snp.maximum(A, -B) @ V).sum()):
+    for loss in (
+        lambda A, B: ((A + B) @ V).sum(),
+        lambda A, B: (snp.maximum(A, -B) @ V).sum(),
+        lambda A, B: (((A + A.T) / 2) @ V).sum(),
+    ):
         jaxpr = pipeline.cleaned(sj.make_jaxpr(sj.grad(loss))(A, B).jaxpr)
         masked = [e for e in jaxpr.eqns if e.primitive.name == "contract" and e.param_dict.get("mask")]
         sampled = [

@@ -21,10 +21,11 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from sparsejax.jit.graph.patterns.changes import changed, typed
 from sparsejax.jit.graph.patterns.relations import Labels, Patterns, Placed
+from sparsejax.jit.graph.patterns.witnesses import ENTRYWISE
 from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import primitives
 from sparsejax.lax.linear import sample_p, share_p
-from sparsejax.lax.structural import transpose_p, unit_axes_p
+from sparsejax.lax.structural import convert_p, transpose_p, unit_axes_p
 from sparsejax.transforms import staging
 
 LARGER = 8
@@ -49,13 +50,10 @@ def left_out(jaxpr: Jaxpr) -> Jaxpr:
     made: dict[Var, Eqn] = {}
     spread: dict[Var, _Spread] = {}
     kept: list[Eqn] = []
+    ways = {sample_p: _sampled, share_p: _shared, transpose_p: _transposed}
     for eqn in jaxpr.eqns:
-        first = eqn.inputs[0] if eqn.inputs and isinstance(eqn.inputs[0], Var) else None
-        inner = made.get(first) if first is not None and uses[first] == 1 else None
-        found = None
-        if inner is not None and _is_masked(inner):
-            ways = {sample_p: _sampled, share_p: _shared, transpose_p: _transposed}
-            found = ways[eqn.primitive](eqn, inner, known) if eqn.primitive in ways else None
+        way = ways.get(eqn.primitive)
+        found = None if way is None else way(eqn, made, uses, known)
         for one in found or (_inside(eqn, spread, uses, known) if _is_masked(eqn) else None) or (eqn,):
             kept.append(one)
             if not one.primitive.multiple:
@@ -98,33 +96,68 @@ def _spread(eqn: Eqn, known: Mapping[Var, _Spread]) -> _Spread | None:
         return _Spread(eqn.inputs[-1], factors, bool(summed))
     if eqn.primitive is primitives["multiply"]:
         for value, other in (eqn.inputs, eqn.inputs[::-1]):
-            inner = known.get(value) if isinstance(value, Var) else None
+            inner = known.get(value) if isinstance(value, Var) and value.aval.shape == out.shape else None
             if inner is not None and other.aval.format.is_dense and other.aval.dtype == out.dtype == value.aval.dtype:
                 return inner._replace(factors=(*inner.factors, (other, axes[out.ndim - other.aval.ndim :])))
     return None
 
 
-def _sampled(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
-    """A contraction under a mask of which only entries are kept that another array stores, as one under that."""
-    like, out = eqn.inputs[1], eqn.outputs[0]
-    if not known.covers(inner.inputs[-1], like):
-        return None
-    return typed([changed(inner, (*inner.inputs[:-1], like), out, out_format=out.aval.format, mask="pattern")])
+def _sampled(eqn: Eqn, made: Mapping[Var, Eqn], uses: Mapping[Var, int], known: Patterns) -> list[Eqn] | None:
+    """A contraction under a mask of which only entries are kept that another array stores, as one under that; also where elementwise operations and
+    conversions are in between."""
+    return _there(eqn, eqn.outputs[0], made, uses, known)
 
 
-def _shared(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
+def _shared(eqn: Eqn, made: Mapping[Var, Eqn], uses: Mapping[Var, int], known: Patterns) -> list[Eqn] | None:
     """The same, where they are moved to the buffers of the other array."""
-    like = eqn.inputs[1]
-    if known.same(inner.inputs[-1], like) or not known.covers(inner.inputs[-1], like):
+    value, like = eqn.inputs
+    kept = Var(Aval(like.aval.shape, value.aval.dtype, like.aval.format, 0))
+    found = _there(eqn, kept, made, uses, known)
+    return found and [*found, Eqn(share_p, (kept, like), eqn.params, eqn.outputs, eqn.source)]
+
+
+def _there(
+    eqn: Eqn, result: Var, made: Mapping[Var, Eqn], uses: Mapping[Var, int], known: Patterns
+) -> list[Eqn] | None:
+    """What `eqn` reads, computed where the other array stores an entry that it reads; None where the mask is no larger, where that is no contraction, or
+    one that sums and has more readers."""
+    atom, like = eqn.inputs
+    chain: list[Eqn] = []
+    once = True
+    while True:
+        inner = made.get(atom) if isinstance(atom, Var) else None
+        if inner is None or inner.outputs[0].aval.shape != like.aval.shape or inner.outputs[0].aval.format.is_dense:
+            return None
+        once = once and uses[inner.outputs[0]] == 1
+        if _is_masked(inner):
+            break
+        sparse = [a for a in inner.inputs if not a.aval.format.is_dense]
+        if len(sparse) != 1 or inner.primitive not in (*ENTRYWISE, convert_p):
+            return None
+        (atom,) = sparse
+        if inner.primitive is not convert_p:
+            chain.insert(0, inner)
+    mask, params = inner.inputs[-1], inner.param_dict
+    sums = {x for own in params["inputs"] for x in own} - set(params["output"])
+    if known.same(mask, like) or not known.covers(mask, like) or (sums and not once):
         return None
-    value = inner.outputs[0].aval
-    kept = Var(Aval(like.aval.shape, value.dtype, like.aval.format, 0))
-    made = typed([changed(inner, (*inner.inputs[:-1], like), kept, out_format=like.aval.format, mask="pattern")])
-    return made and [*made, Eqn(share_p, (kept, like), eqn.params, eqn.outputs, eqn.source)]
+    value, form = inner.outputs[0].aval, like.aval.format
+    first = Var(Aval(value.shape, value.dtype, form, 0)) if chain else result
+    eqns = typed([changed(inner, (*inner.inputs[:-1], like), first, out_format=form, mask="pattern")])
+    if eqns is None:
+        return None
+    for number, one in enumerate(chain):
+        inputs = tuple(a if a.aval.format.is_dense else eqns[-1].outputs[0] for a in one.inputs)
+        (aval,) = one.primitive.out_avals([a.aval for a in inputs], one.param_dict)
+        eqns.append(changed(one, inputs, result if number == len(chain) - 1 else Var(aval)))
+    return typed(eqns)
 
 
-def _transposed(eqn: Eqn, inner: Eqn, known: Patterns) -> list[Eqn] | None:
+def _transposed(eqn: Eqn, made: Mapping[Var, Eqn], uses: Mapping[Var, int], known: Patterns) -> list[Eqn] | None:
     """The transpose of a contraction under the transpose of a mask, as one under that."""
+    inner = made.get(eqn.inputs[0])  # type: ignore[arg-type]
+    if inner is None or not _is_masked(inner) or uses[inner.outputs[0]] > 1:
+        return None
     mask = known.made.get(inner.inputs[-1])  # type: ignore[arg-type]
     if mask is None or mask.primitive is not transpose_p:
         return None
