@@ -17,6 +17,11 @@ LENGTHS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def of_any_number(monkeypatch):
+    monkeypatch.setattr(padded, "MANY", 0)
+
+
 def matrix(kind, n, m, dtype=np.float64, seed=0):
     """A csc matrix of n columns with lengths of a kind, with infinities."""
     rng = np.random.default_rng(seed)
@@ -107,8 +112,8 @@ def test_lengths_are_looked_at(monkeypatch):
     """Blocks of segments of which none is padded, and some, in one array; and the last ones, which nobody looks at."""
     parts = [matrix(kind, n, 60, seed=n) for kind, n in (("alike", 512), ("few", 700), ("long", 300), ("few", 263))]
     A, x = sj.array(sp.hstack(parts, format="csc")), np.random.default_rng(2).standard_normal(1775)
-    a, b = both(lambda A, x: A @ x, A, x)
-    assert a.tobytes() == b.tobytes()
-    monkeypatch.setattr(padded, "SEGMENTS", 32)
-    a, b = both(lambda A, x: A @ x, A.astype(np.float32), x)
-    assert a.tobytes() == b.tobytes()
+    for dtype, segments, many in ((np.float64, 256, 0), (np.float32, 128, 0), (np.complex64, 256, 3000)):
+        monkeypatch.setattr(padded, "SEGMENTS", segments)
+        monkeypatch.setattr(padded, "MANY", many)
+        a, b = both(lambda A, x: A @ x, A.astype(dtype), x)
+        assert a.tobytes() == b.tobytes()

@@ -64,7 +64,8 @@ def _emit(loop: Loop, shape: str) -> None:
         case "", _:
             pass
         case "range", _:
-            counted.counted(loop)
+            if not padded.blocks(loop):
+                counted.counted(loop)
         case "staged_rows", _:
             distributed.blocks(loop)
         case "summed_rows", _:

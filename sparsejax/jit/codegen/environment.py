@@ -98,6 +98,7 @@ class Mode:
     scalar_sums    sums are taken entry by entry where they might run in lanes (`loops.row_blocks`)
     short_rows     rows of few entries get code of their own; not where these are computed elsewhere (`loops.distributed`)
     ahead          the state at a later entry of each walk around tiles, by its variable, of which these fetch their parts of an access (`tile_fetches`)
+    unasked        whether walks that add to a dense result visit the first places of segments without a question (`loops.padded`); None: nobody knows
     """
 
     strip: Strip | None = None
@@ -105,6 +106,7 @@ class Mode:
     scalar_sums: bool = False
     short_rows: bool = True
     ahead: tuple[tuple[cin.IndexVar, Callable[[Env, cin.Access], Env]], ...] = ()
+    unasked: bool | None = None
 
 
 class Env(NamedTuple):

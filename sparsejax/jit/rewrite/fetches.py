@@ -25,7 +25,8 @@ FIRST = 6
 LEAST, MOST = 4, 10
 """Entries of a segment, on average, between which that pays, where lengths differ from segment to segment. Products of 5,000 columns with five entries in
 the mean, as many as fall, take 0.66 of the time with six places or five, 0.9 with four, 0.8 with eight; where all have five, so that ends are foreseen, 1.5,
-1.3, 1.2 and 1.8 (C code, Granite Rapids, alone). Without masks LLVM writes a branch for each place."""
+1.3, 1.2 and 1.8 (C code, Granite Rapids, alone). `x @ A` of real matrices of 2,500 to 26,000 rows takes 0.83 to 1.0 of the time, where lengths are looked at
+first (loaded). Without masks LLVM writes a branch for each place."""
 
 
 def prefetches(loop: Loop, key: Leaders, shape: str) -> str:
@@ -83,7 +84,7 @@ def padded(loop: Loop, key: Leaders) -> tuple[bool, bool]:
             return False, False
         if access.tensor.policy is None and not loop.state.below(access, access in key):
             return False, False
-    few = not loop.is_short(walk, LEAST / 2) and loop.is_short(walk, 2 * MOST)
+    few = not loop.is_short(walk, LEAST) and loop.is_short(walk, MOST)
     return True, host.has_masks() and few and not _are_far(loop) and not lanewise.elementary(stmt.rhs)
 
 

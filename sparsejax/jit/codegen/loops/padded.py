@@ -3,15 +3,18 @@
     for p in lo .. hi:                         before: each end comes unforeseen, and costs as much as a dozen entries
       y[crd[p]] += vals[p] * x[j]
 
-    if j % 256 == 0:                           after: of some of the next segments, how many differ in length from the
-      limit = stored - 5 if they differ else 0   one behind them
-    if lo < limit:                             the first six places of every segment, of which those behind its end
-      t = x[j]                                   belong to others, and change nothing
-      y[crd[lo]] = lo < hi ? y[crd[lo]] + vals[lo] * t : y[crd[lo]]
-      ...
-      y[crd[lo + 5]] = lo + 5 < hi ? ...
-      for p in lo + 6 .. hi: as before
-    else: as before
+    for j0 in 0 .. n by 256:                   after: of 24 of the next segments, how many have 4 to 9 entries, and how
+      if some differ in length:                  many differ in length from the one behind them
+        for j in j0 .. j0 + 256:
+          if lo + 5 < stored:                  the first six places of every segment, of which those behind its end
+            t = x[j]                             belong to others, and change nothing
+            y[crd[lo]] = lo < hi ? y[crd[lo]] + vals[lo] * t : y[crd[lo]]
+            ...
+            y[crd[lo + 5]] = lo + 5 < hi ? ...
+            for p in lo + 6 .. hi: as before
+          else: as before
+      else:
+        for j in j0 .. j0 + 256: as before
 
 Entries are added in the same order, by the same instructions, so that results have the same bits. Legal and paying: `rewrite/fetches`.
 """
@@ -24,7 +27,7 @@ from functools import partial
 from sparsejax.jit.backend.builder import Val
 from sparsejax.jit.codegen import emit
 from sparsejax.jit.codegen.environment import Env
-from sparsejax.jit.codegen.loops import held, merge
+from sparsejax.jit.codegen.loops import counted, held, merge
 from sparsejax.jit.codegen.loops.sampled_lengths import LANES, SAMPLES, UNEVEN, differing
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import Input
@@ -34,12 +37,68 @@ from sparsejax.jit.rewrite.fetches import FIRST, LEAST, MOST
 
 SEGMENTS = 256
 """Segments of which some are looked at."""
-SAMPLED = SAMPLES * LANES
+ENOUGH = SAMPLES * LANES // 2
+"""Of these, how many have a number of entries at which it pays."""
+MANY = 2048
+"""Segments up to which the processor remembers how long each is, when they come again."""
+
+
+def blocks(loop: Loop) -> bool:
+    """A loop over segments that are walked so right inside, some at a time; False where it is none."""
+    b, body = loop.b, loop.cases.get(frozenset())
+    leader = None if loop.plan.range != "steps" or loop.env.mode.unasked is not None else _leader(loop, body)
+    if leader is None or not isinstance(body, cin.Forall):
+        return False
+
+    def run(first: Val, end: Val, unasked: bool) -> None:
+        counted.counted(replace(loop, env=loop.env.in_mode(unasked=unasked), span=(first, end)))
+
+    with b.for_(loop.begin, loop.extent, f"{loop.var.name}0", SEGMENTS) as first:
+        end = b.named("end", b.min(b.add(first, SEGMENTS), loop.extent))
+        differ = b.var("differ", b.const("i1", 0))
+        whole, many = b.eq(b.sub(end, first), SEGMENTS), b.lt(b.i64(MANY - 1), b.sub(loop.extent, loop.begin))
+        with b.if_(b.and_(whole, many)):
+            segment = loop.context.resolve(loop.env.bind(loop.var, first), body).cursors[leader]
+            b.set(differ, _differ(loop, leader, segment.level, segment.pos))
+        b.if_else(b.get(differ), partial(run, first, end, True), partial(run, first, end, False))
+    return True
+
+
+def _leader(loop: Loop, body: cin.Stmt | None) -> cin.Access | None:
+    """What is walked so right inside, segment by segment; None where nothing is."""
+    if not isinstance(body, cin.Forall) or loop.context.program.loops is None:
+        return None
+    plan = loop.context.program.loops.plans.get(loop.env.loop_key(body))
+    if plan is None or plan.shape != "padded":
+        return None
+    (leader,) = plan.leaders
+    form, level = leader.tensor.format, loop.env.cursors[leader].level
+    along = form.levels[level].full and leader.level_index(level) == loop.var
+    return leader if along and level + 2 == len(form.levels) and leader.level_index(level + 1) == body.var else None
+
+
+def _differ(loop: Loop, leader: cin.Access, level: int, first: Val) -> Val:
+    """Whether enough of some segments have a few entries each, and differ in length."""
+    b, operand = loop.b, loop.context.operands[leader.tensor.name]
+    assert isinstance(operand, Input)
+    edges, fit = operand.buffers[level]["pos"].pointer, b.i64(0)
+    least, span = (b.splat(b.i64(n), LANES) for n in (LEAST, MOST - LEAST))
+    for sample in range(SAMPLES):
+        place = b.add(first, sample * (SEGMENTS // SAMPLES))
+        lo, hi = (b.load(edges, b.add(place, k), f"<{LANES} x i64>", "edges") for k in range(2))
+        few = b.compare("ult", b.binary("sub", b.binary("sub", hi, lo), least), span)
+        count = b.call("llvm.ctpop.i8", "i8", [b.convert("bitcast", few, "i8")])
+        fit = b.add(fit, b.convert("zext", count, "i64"))
+    unlike = differing(b, edges, lambda row: row, first, SEGMENTS, 1)
+    return b.and_(b.lt(b.i64(ENOUGH - 1), fit), b.lt(b.i64(UNEVEN), unlike))
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
     """The places of `walker`."""
-    b, segment = loop.b, walker.segment
+    b, segment, stored = loop.b, walker.segment, loop.stored(walker) if loop.env.mode.unasked else None
+    if stored is None:
+        merge.entries(loop, key, walker)
+        return
 
     def unasked() -> None:
         same = held.of(loop, key)
@@ -51,29 +110,8 @@ def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
         with b.for_(b.named("rest", b.add(segment.lo, FIRST)), segment.hi, "p") as place:
             inside.at_place(key, walker, place)
 
-    b.if_else(b.lt(segment.lo, _limit(loop, walker)), unasked, lambda: merge.entries(loop, key, walker))
-
-
-def _limit(loop: Loop, walker: Walker) -> Val:
-    """The place from which on segments are walked place by place: none of those that are alike in length, or have few entries or many, is before it."""
-    b, operand, number = loop.b, loop.context.operands[walker.access.tensor.name], loop.env.cursors[walker.access].pos
-    stored = loop.stored(walker)
-    assert isinstance(operand, Input) and stored is not None
-    segments, edges = operand.stored(b, walker.level - 1), operand.buffers[walker.level]["pos"].pointer
-    assert segments is not None
-    limit = b.lasting("limit", b.i64(0))
-    with b.if_(b.eq(b.and_(number, b.i64(SEGMENTS - 1)), 0)):
-        b.set(limit, b.i64(0))
-        with b.if_(b.lt(b.named("behind", b.add(number, SEGMENTS + LANES)), segments)):
-            entries, first = b.i64(0), [b.add(number, k * (SEGMENTS // SAMPLES)) for k in range(SAMPLES)]
-            for place in first:
-                ends = [b.load(edges, at, "i64", "edge") for at in (place, b.add(place, LANES))]
-                entries = b.add(entries, b.sub(ends[1], ends[0]))
-            differ = differing(b, edges, lambda row: row, number, SEGMENTS, 1)
-            some = b.and_(b.lt(b.i64(SAMPLED * LEAST), entries), b.lt(entries, b.i64(SAMPLED * MOST)))
-            with b.if_(b.and_(some, b.lt(b.i64(UNEVEN), differ))):
-                b.set(limit, b.sub(stored, FIRST - 1))
-    return b.get(limit)
+    last = b.named("last", b.add(segment.lo, FIRST - 1))
+    b.if_else(b.lt(last, stored), unasked, lambda: merge.entries(loop, key, walker))
 
 
 def _where(loop: Loop, there: Val, stmt: cin.Stmt, coordinate: Val, env: Env) -> None:
