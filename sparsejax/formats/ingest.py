@@ -45,11 +45,11 @@ def as_storage(
     (3, 2)
     """
     usual = dtype is None and type(fill_value) is int and not fill_value
-    if usual and format is not None and copy is not False:
+    if usual and (copy or (format is not None and copy is None)):
         listed = None
         if type(obj) is tuple and len(obj) == 2:
-            listed = rows.of_entries(*obj, shape, format)
-        elif shape is None and scipy_io.is_scipy(obj) and obj.format == "coo":
+            listed = rows.of_entries(*obj, shape, "coo" if format is None else format)
+        elif format is not None and shape is None and scipy_io.is_scipy(obj) and obj.format == "coo":
             listed = rows.of_entries(obj.data, getattr(obj, "coords", None) or (obj.row, obj.col), obj.shape, format)
         if listed is not None:
             return listed

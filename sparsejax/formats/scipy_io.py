@@ -302,6 +302,8 @@ def from_coordinates(coords: Sequence[Array], data: Array, shape: tuple[int, ...
     if len(coords) != len(shape):
         raise FormatError(f"coords has {len(coords)} axes, but the shape {shape} has {len(shape)}")
     made = _admitted_coordinates(coords, data, shape, copy)
+    if made is None and copy is not False and len(coords) == 2:
+        made = rows.of_entries(data, tuple(coords), shape, "coo")
     if made is not None:
         return made
     for axis, (crd, extent) in enumerate(zip(coords, shape, strict=True)):
@@ -314,10 +316,6 @@ def from_coordinates(coords: Sequence[Array], data: Array, shape: tuple[int, ...
         check_bounds(crd, extent, f"coords of axis {axis}")
     dtype = dtypes.canonical(data.dtype)
     form = Format.parse("coo", len(shape))
-    if copy is not False and len(coords) == 2:
-        listed = rows.of_entries(data, tuple(coords), shape, form)
-        if listed is not None:
-            return listed
     if coords and ordering.is_sorted(coords) and bool(segments.changes(coords).all()):
         vals = own(data, dtype, copy, "data", data)
         crds = [
