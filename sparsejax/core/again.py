@@ -27,14 +27,17 @@ from sparsejax.formats.storage import Storage
 Function = TypeVar("Function", bound=Callable[..., Any])
 Run = Callable[[list[Storage]], Any]
 
-FEW, DEAR = 16, 6
+FEW, DEAR = 64, 24
 """Calls of one shape that what serves any extents answers on the shortest road: should it come back more often, it gets a plan of its own, which takes
-as long to make as these calls lose by all that they look at. Calls that take another road lose as much as `DEAR` of them."""
+as long to make (70 to 210 microseconds) as these calls lose by all that they look at (1 to 3 each). Calls that take another road lose as much as
+`DEAR` of them."""
 REMEMBERED = 512
 """Calls that are remembered of every function, with their plans."""
 _FLOATING = frozenset([float, complex])
 _FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
 """Types of arguments that are remembered by value: equal ones of one of these types are alike."""
+_OBJECTS = frozenset([type(None), bool, str, type, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
+"""Those of which equal ones are mostly one object."""
 _compiler: list[Callable[[Callable[..., Any], Any], Callable[..., Any]]] = []
 _lock = threading.Lock()
 _learning: list[None] = []
@@ -114,18 +117,11 @@ def again(
                     if shorter is not None and len(args) == 1 and (found := shorter(a)) is not None:
                         return found
                     x, n = a._aval, len(args)
-                    mark = id(x)
+                    mark = id(x) if n == 1 else (id(x), id(args[1])) if n == 2 else (id(x), *map(id, args[1:]))
                     same = recent.get(mark)
                     if same is not None:
-                        plan, _, rest = same
-                        if (
-                            n == 1 + len(rest)
-                            and (n < 2 or args[1] is rest[0])
-                            and (n < 3 or args[2] is rest[1])
-                            and (n < 4 or all(map(operator.is_, args[3:], rest[2:])))
-                        ):
-                            return plan([a._storage])
-                    road = roads.get(x._kind if n == 1 else (x._kind, *map(id, args[1:])))
+                        return same[0]([a._storage])
+                    road = roads.get(x._kind if n == 1 else (x._kind, *mark[1:]))
                     if road is not None and (found := road.run([a._storage], x.shape)) is not None:
                         return found
                 elif pair and len(args) == 2 and type(b := args[1]) is Array:
@@ -215,7 +211,7 @@ def again(
                 run = known.get(noted)
             if run is None:
                 return _first(calls, args, kwargs, noted, None if valued else storages)
-            if mark is not None and len(storages) == looked:
+            if mark is not None and len(storages) == looked and all(map(_comes_back, args[operands:])):
                 if len(recent) > REMEMBERED:
                     recent.clear()
                 recent.setdefault(mark, (run, [a._aval for a in args if type(a) is Array], args[operands:]))
@@ -224,6 +220,11 @@ def again(
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def _comes_back(value: Any) -> bool:
+    """Whether an argument is likely the same object in later calls."""
+    return type(value) in _OBJECTS or (type(value) is int and -5 <= value <= 256)
 
 
 def _first(
@@ -365,7 +366,11 @@ class Served(NamedTuple):
 def _short(args: tuple[Any, ...], operands: int, taken: int) -> Any:
     """What a call of so many operands that are `taken` is known by on the shortest road; None where it has none."""
     a, *rest = args
-    if type(a) is not Array or taken > operands or any(type(r) not in _FIXED for r in args[operands:]):
+    if (
+        type(a) is not Array
+        or taken > operands
+        or any(type(r) not in _FIXED or not _comes_back(r) for r in args[operands:])
+    ):
         return None
     if operands == 1:
         return (a._aval.kind, *map(id, rest)) if rest else a._aval.kind

@@ -302,3 +302,24 @@ def test_types_that_are_gone_are_not_taken_for_others():
             np.testing.assert_array_equal((x @ y).todense(), dense @ dense.T)
             np.testing.assert_array_equal((-x).todense(), -dense)
     assert max(len(calls.recent) for calls in remembered()) <= again.REMEMBERED + 1
+
+
+@pytest.mark.parametrize("shapes", [[(5, 7)], [(5, 7), (6, 4), (9, 9), (5, 7)]])
+def test_calls_are_told_apart_by_their_other_arguments(shapes):
+    """Arrays of one type and of several, called again with axes and words in turns."""
+    rng = np.random.default_rng(4)
+    for number in range(60):
+        dense = (rng.random(shapes[number % len(shapes)]) < 0.4) * rng.random(shapes[number % len(shapes)])
+        A = sj.array(dense).asformat("csr")
+        for _ in range(int(rng.integers(1, 4))):
+            axis = [0, 1, -1, -2, None][rng.integers(5)]
+            keep = bool(rng.integers(2))
+            for function in ("sum", "max", "mean"):
+                made = getattr(snp, function)(A, axis=axis, keepdims=keep)
+                np.testing.assert_allclose(made.todense(), getattr(dense, function)(axis, keepdims=keep))
+            made = A.sum(axis) if rng.random() < 0.5 else A.sum(axis=axis)
+            np.testing.assert_allclose(made.todense(), dense.sum(axis))
+        large = 300 + int(rng.integers(3))
+        np.testing.assert_array_equal((A * large).todense(), dense * large)
+        np.testing.assert_array_equal((A * True).todense(), dense)
+        np.testing.assert_array_equal((A * 1).todense(), dense)
