@@ -16,6 +16,9 @@ from sparsejax.formats.passes import crd_dtype
 from sparsejax.formats.runs import SIGNED
 from sparsejax.formats.storage import Storage
 
+FIRST = 33
+"""Entries that are looked at before all are taken for entries in order."""
+
 
 def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Storage | None:
     """The matrix of the entries `data` at `coords`, (rows, columns), duplicates summed, over fill 0. None where `format` does not list the columns
@@ -42,7 +45,9 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
     if rows > max(passes.MANY, ordering.CROWDED * len(data)):
         return None
     many = passes.over(len(data))
-    in_order = many.admitted(None, (row, column), (rows, extent), data, True) if len(data) >= passes.MANY else None
+    in_order = None
+    if len(data) >= passes.MANY and (row[1:FIRST] >= row[: FIRST - 1]).all():
+        in_order = many.admitted(None, (row, column), (rows, extent), data, True)
     if in_order is not None and in_order[3]:
         _, (row, crd), vals, _ = in_order
         if listed:
