@@ -36,6 +36,8 @@ SHARES = 31
 LIMIT = 1 << 30
 """Bytes that are kept."""
 _state = {"plain": False}
+turns = [0]
+"""How often what is compiled has changed from optimised to not, or back."""
 
 
 class Kept(object_cache.ObjectCache):
@@ -96,4 +98,6 @@ def choose(name: str) -> None:
     if name.startswith("tests/dask/"):
         name = name.partition("::")[0]
     optimised = (zlib.crc32(name.encode()) + rotation.slice_number()) % SHARES == 0
-    _state["plain"] = not optimised and not name.startswith(OPTIMISED)
+    now = not optimised and not name.startswith(OPTIMISED)
+    turns[0] += now != _state["plain"]
+    _state["plain"] = now

@@ -21,19 +21,56 @@ def started(workers, **how):
 
 
 def as_here(client):
-    """Let the workers of a cluster that serves several files compile as the test that runs does, and forget kernels that were compiled otherwise: what LLVM
-    does not optimise has other bits. For a fixture of every test, as that of a module does not know the test."""
+    """Let the workers of a cluster that serves several files, also those that take the place of others, compile as the test that runs does, and forget
+    kernels that were compiled otherwise: theirs, those that the scheduler keeps, and those of this process. What LLVM does not optimise has other bits.
+    For a fixture of every test, as that of a module does not know the test."""
+    from distributed.diagnostics.plugin import WorkerPlugin
+
+    class Compiling(WorkerPlugin):
+        name = "sparsejax-tests-compile"
+
+        def __init__(self, plain):
+            self.plain = plain
+
+        def setup(self, worker):
+            _as(self.plain)
+
+    here()
+    client.run_on_scheduler(_forgotten, objects.plain())
+    client.register_plugin(Compiling(objects.plain()))
     client.run(_as, objects.plain())
 
 
-def _as(plain):
-    from sparsejax.dask import tasks
+def here():
+    """Forget what this process has compiled otherwise than the test that runs does."""
+    if _seen != objects.turns:
+        _forget()
+        _seen[:] = objects.turns
 
+
+_seen = [0]
+"""`objects.turns` when kernels of this process were last forgotten."""
+
+
+def _as(plain):
     changed = objects.plain() != plain
     objects.install_elsewhere(plain)
     if changed:
-        sj.clear_caches()
-        tasks._program.cache_clear()
+        _forget()
+
+
+def _forget():
+    from sparsejax.dask import tasks
+
+    sj.clear_caches()
+    tasks._program.cache_clear()
+
+
+def _forgotten(plain, dask_scheduler):
+    board = dask_scheduler.plugins.get("sparsejax-board")
+    if board is not None and getattr(board, "plain", None) != plain:
+        board.records.clear()
+        board.bytes, board.plain = 0, plain
 
 
 def dying(method, number):

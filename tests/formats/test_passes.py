@@ -283,14 +283,15 @@ def test_long_segments_that_lists_turn_around():
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", ["?", "u2", "f4", "f8", "c16"])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("extent", [1, 200, 256, 257, 70_000, 2**31 - 1])
+@pytest.mark.parametrize("extent", [1, 200, 256, 257, 70_000, 2**31 - 1, 2**56, 2**57, 2**63 - 1])
 def test_long_segments_are_ordered_by_digits(extent, index, dtype, threads, monkeypatch):
     """Long and short ones, empty ones, in order and not, with one coordinate many times; results are stable."""
     monkeypatch.setattr(segment_passes, "FAR", 0)
     rng = np.random.default_rng(extent)
     lengths = rng.permutation([0, 0, 1, 5, 64, 128, 129, 130, 255, 600, 3000])
     pos = np.append(0, np.cumsum(lengths))
-    crd, vals = rng.integers(0, extent, pos[-1]).astype(index), (rng.random(pos[-1]) * 99).astype(dtype)
+    crd = rng.integers(0, min(extent, np.iinfo(index).max), pos[-1]).astype(index)
+    vals = (rng.random(pos[-1]) * 99).astype(dtype)
     if extent > 3000:
         crd[pos[4] : pos[5]] = np.sort(crd[pos[4] : pos[5]])
     with sj.config.using(num_threads=threads):

@@ -66,7 +66,8 @@ def _by_digits(
     b.set(shift, b.i64(0))
     b.set(away, b.const("i1", 0))
     total = b.var("total", b.i64(0))
-    with b.while_(lambda: b.ne(b.binary("lshr", most, b.get(shift)), 0)):
+    # behind the eighth digit nothing is left, and a shift by 64 is none
+    with b.while_(lambda: b.ne(b.binary("lshr", most, b.min(b.get(shift), b.i64(63))), 0)):
         by, there = b.named("by", b.get(shift)), b.get(away)
         crd, vals = (
             Vector(b.select(there, o.pointer, c.pointer), c.size) for c, o in zip(columns, others, strict=True)
