@@ -2,6 +2,7 @@
 
 import pytest
 
+import sparsejax as sj
 from tests.autodiff import programs
 from tests.fuzz import engine, forced
 
@@ -23,6 +24,14 @@ def test_second_derivatives(start):
         faults = [
             f for f in (forced.half(programs.check)(seed, second=True) for seed in range(start, start + BATCH)) if f
         ]
+    assert not faults, "\n\n".join(faults)
+
+
+def test_a_loop_of_kernels_in_chunks_on_one_thread():
+    """Conjugate gradients over a product that is cut into chunks, which adds to a cleared result: the slots that tell the chunks follow those of the
+    result."""
+    with engine.quick(), sj.config.using(num_threads=1):
+        faults = [f for f in (forced.half(programs.check)(seed, second=True) for seed in range(1055, 1060)) if f]
     assert not faults, "\n\n".join(faults)
 
 

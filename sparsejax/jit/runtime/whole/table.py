@@ -280,8 +280,10 @@ class Table:
             self._call(bound, first, Register(at, made.size, aval, sample))
         elif bound.dense:
             bounded = runner.origin.aval if self.many and runner.origin is not None else None
-            made = self._dense(bound, aval, bounded, sample, swapped, into)
-            self._call(bound, first, made)
+            made, size = self._dense(bound, aval, bounded, sample, swapped, into)
+            self._call(
+                bound, first, made, clear=None if bound.content is None else lambda: self._fill(bound, made, size)
+            )
         elif bound.shared is not None:
             made = self._given(bound, aval, sample, inputs)
             self._call(bound, first, made)
@@ -335,7 +337,8 @@ class Table:
         sample: Storage,
         swapped: bool,
         into: int | None = None,
-    ) -> Register:
+    ) -> tuple[Register, Bytes]:
+        """The slots of a dense result, and how many bytes it has."""
         extents = ints_of(bound.extents)
         made = Register(self.room([*extents, 0]), len(extents) + 1, aval, sample, changes=swapped, made=True)
         made.bounded = bounded
@@ -347,12 +350,14 @@ class Table:
         else:
             made.changes, made.into = True, into
             self.op(COPY, made.vals, into, 1)
-        if bound.content is not None:
-            width, bits = pattern_of(aval.dtype.type(bound.content), into is None or size[0] % 8 == 0)
-            word = self.room([size[0]])
-            self.by_size.bytes(word, size)
-            self.op(FILL, made.vals, word, bits, width)
-        return made
+        return made, size
+
+    def _fill(self, bound: binding.Binding, made: Register, size: Bytes) -> None:
+        """Fill the memory of a dense result with what a kernel adds to."""
+        width, bits = pattern_of(made.aval.dtype.type(bound.content), made.into < 0 or size[0] % 8 == 0)
+        word = self.room([size[0]])
+        self.by_size.bytes(word, size)
+        self.op(FILL, made.vals, word, bits, width)
 
     def _given(self, bound: binding.Binding, aval: Aval, sample: Storage, inputs: Sequence[Register]) -> Register:
         """The slots of a result over the positions of an input, whose values are allocated before the call."""
@@ -378,8 +383,10 @@ class Table:
         made: Register,
         before: Iterable[tuple[int, int, int, int]] = (),
         rooms: Sequence[int] = (),
+        clear: Callable[[], None] | None = None,
     ) -> list[int]:
-        """Call a kernel on the slots from `first` on; words with how many coordinates to make room for."""
+        """Call a kernel on the slots from `first` on, which end with the last word so far; words with how many coordinates to make room for. `clear`
+        comes before the call."""
         kernel: Any = bound.kernel
         if isinstance(kernel, Chunked):
             grows = not bound.dense and bound.shared is None
@@ -390,6 +397,8 @@ class Table:
                 self.by_size.fixed = True
                 kernel = Called(kernel, len(self.words) - first, words_of(made.aval) if grows else 0)
                 done = self.room([0])
+        if clear is not None:
+            clear()
         places = [self.room([n]) for n in rooms]
         for (code, count, _, n), place in zip(before, places, strict=False):
             self.op(code, count, place, n)
