@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from sparsejax.jit.cost.joins import Meeting, apart, lacking
+from sparsejax.jit.cost.joins import Meeting, apart, is_located, lacking
 from sparsejax.jit.cost.skew import distinct
 from sparsejax.jit.cost.statistics import Facts, runs_of
 from sparsejax.jit.ir import cin, simplify
@@ -122,7 +122,7 @@ class Cardinalities:
     def density(self, expr: cin.Expr, var: cin.IndexVar, bound: frozenset[cin.IndexVar]) -> float | None:
         """The fraction of coordinates of `var` where `expr` is stored; None for constants."""
         if type(expr) is cin.Access:
-            if not _is_located(expr):
+            if not is_located(expr):
                 return None
             if var not in expr.bound:
                 return 1.0
@@ -152,18 +152,13 @@ class Cardinalities:
         """Whether `expr` has a density."""
         if isinstance(expr, cin.Call):
             return expr.op == "logical_not" or bool(self._parts_of(expr)[1])
-        return isinstance(expr, cin.Access) and _is_located(expr)
+        return isinstance(expr, cin.Access) and is_located(expr)
 
 
 def _known(access: cin.Access, bound: frozenset[cin.IndexVar]) -> frozenset[cin.Index]:
     """The indices of `access` that are known inside loops over `bound`: those that follow them, and those that are looked up there."""
     followed: frozenset[cin.Index] = bound.intersection(access.indices)
     return followed.union(ix for ix in access.indices if cin.known(ix, bound)) if access.computed else followed
-
-
-def _is_located(access: cin.Access) -> bool:
-    """Whether coordinates say where `access` is, not positions of another one."""
-    return not access.others or access.others == access.entries
 
 
 def _needs(expr: cin.Call, arg: cin.Expr) -> bool:

@@ -71,11 +71,15 @@ def joins(expr: cin.Expr, left_out: Collection[str] = ()) -> tuple[Join, ...]:
     return tuple(j for j in found if j.others(j.left) and j.others(j.right))
 
 
+def is_located(access: cin.Access) -> bool:
+    """Whether coordinates say where `access` is, not positions of another one."""
+    return not access.others or access.others == access.entries
+
+
 def lacking(expr: cin.Expr) -> list[cin.Access]:
     """The operands of `expr` that may be absent where coordinates lead; of one that is read at the position of another, that other one leads there."""
     if type(expr) is cin.Access:
-        placed = not expr.others or expr.others == expr.entries
-        return [a for a in cin.accesses(expr) if a.tensor.lacks] if placed else []
+        return [a for a in cin.accesses(expr) if a.tensor.lacks] if is_located(expr) else []
     return [a for arg in expr.args for a in lacking(arg)] if type(expr) is cin.Call else []
 
 

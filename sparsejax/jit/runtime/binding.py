@@ -28,7 +28,6 @@ from sparsejax.jit.runtime.written import packer
 
 _pack_one = struct.Struct("q").pack
 _INT64 = np.dtype(np.int64)
-_new: Any = object.__new__
 Kept = tuple[int, str, object, "statistics.Few | None"]
 """What an input keeps that a plan depends on: its number, the name, the value; and what tells it by how many entries there are, where something does."""
 GROWING: tuple[int, ...] = (-1,)
@@ -275,10 +274,10 @@ class Binding:
     ) -> Callable[[Sequence[Storage]], Storage]:
         """`run` as one function, where the settings of `config` are as they were, and what inputs keep, by number. Else `otherwise`. It takes operands of
         which these are the `inputs`, or the values of those."""
-        planning = config.planning
+        planning, facts = config.planning, [known[:3] for known in kept]
 
         def run(inputs: Sequence[Storage]) -> Storage:
-            if planning() != settings or written.others([known[:3] for known in kept], inputs):
+            if planning() != settings or written.others(facts, inputs):
                 return otherwise(inputs)
             return self.run(inputs)
 

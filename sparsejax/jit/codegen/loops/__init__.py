@@ -5,7 +5,7 @@ range          no leader                                  counted         for v 
 side_by_side   a sum in lanes at every coordinate, place  unroll_and_jam  for v in lo .. hi by 4: four sums at once
 summed_rows    a register reduces one fiber each          row_blocks      blocks of rows: all entries first, then row by row
 staged_rows    fibers of few entries, any statements      distributed     blocks of rows: all entries of one statement after the other
-padded         a sum at single elements, few entries      padded          four places of each segment unasked, then the rest
+padded         a sum at single elements, few entries      padded          six places of each segment unasked, then the rest
 entries        one leader, one case                       merge           for p in lo .. hi: v = crd[p]
 pairs          a register, few entries                    reduce          for p in lo .. hi by 2: two sums
 unrolled       a register                                 reduce          for p in lo .. hi by 4: four sums, in lanes where possible

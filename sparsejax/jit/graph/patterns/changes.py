@@ -12,8 +12,12 @@ def changed(eqn: Eqn, operands: Sequence[Atom], result: Var, **params: object) -
     return Eqn(eqn.primitive, tuple(operands), tuple((eqn.param_dict | params).items()), (result,), eqn.source)
 
 
+def is_typed(eqn: Eqn) -> bool:
+    """Whether the results of an operation have the types that they are said to have."""
+    found = eqn.primitive.out_avals([a.aval for a in eqn.inputs], eqn.param_dict)
+    return found == tuple(v.aval for v in eqn.outputs)
+
+
 def typed(eqns: list[Eqn]) -> list[Eqn] | None:
-    """Operations, if the last one's result has the type that it is said to have."""
-    last = eqns[-1]
-    found = last.primitive.out_avals([a.aval for a in last.inputs], last.param_dict)
-    return eqns if found == (last.outputs[0].aval,) else None
+    """Operations, if the last one is typed."""
+    return eqns if is_typed(eqns[-1]) else None

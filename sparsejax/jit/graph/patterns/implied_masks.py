@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Var
@@ -198,10 +198,14 @@ def _without_units(atom: Atom, labels: Labels, axes: Labels, whole: Atom, made: 
     kept = [k for k, (n, x) in enumerate(zip(atom.aval.shape, axes, strict=True)) if n == extents.get(x, n)]
     if len(kept) == atom.aval.ndim:
         return atom, labels
-    shape = tuple(atom.aval.shape[k] for k in kept)
+    made.append(_reshaped(atom, tuple(atom.aval.shape[k] for k in kept)))
+    return made[-1].outputs[0], tuple(labels[k] for k in kept)
+
+
+def _reshaped(atom: Atom, shape: tuple[int, ...], source: Any = None) -> Eqn:
+    """A dense value with axes of extent one put in or left out."""
     out = Var(unit_axes_p.typing(atom.aval, shape=shape))
-    made.append(Eqn(unit_axes_p, (atom,), (("shape", shape),), (out,)))
-    return out, tuple(labels[k] for k in kept)
+    return Eqn(unit_axes_p, (atom,), (("shape", shape),), (out,), source)
 
 
 def _summed_first(eqn: Eqn, placed: list[Placed]) -> tuple[list[Eqn], list[Placed]]:
@@ -240,9 +244,8 @@ def _product(eqn: Eqn, placed: Sequence[Placed]) -> list[Eqn] | None:
     if not value.aval.format.is_dense:
         return None
     shape = tuple(n if x in there else 1 for x, n in zip(output, out.aval.shape, strict=True))
-    spread = Var(unit_axes_p.typing(value.aval, shape=shape))
-    units = Eqn(unit_axes_p, (value,), (("shape", shape),), (spread,), eqn.source)
-    return typed([made, units, Eqn(sample_p, (spread, mask), (), (out,), eqn.source)])
+    spread = _reshaped(value, shape, eqn.source)
+    return typed([made, spread, Eqn(sample_p, (spread.outputs[0], mask), (), (out,), eqn.source)])
 
 
 def _contraction(eqn: Eqn, placed: Sequence[Placed], output: Labels) -> tuple[Eqn, Var]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sparsejax.core.jaxpr import Eqn, Jaxpr, Var
-from sparsejax.jit.graph.patterns.changes import changed, typed
+from sparsejax.jit.graph.patterns.changes import changed, is_typed
 from sparsejax.jit.graph.patterns.relations import Patterns
 from sparsejax.lax.contract import contract_p
 
@@ -34,10 +34,11 @@ def masked(jaxpr: Jaxpr) -> Jaxpr:
             continue
         bounds = [set(_bounds(out, e, known)) for e in readers]
         common = [m for m in set.intersection(*bounds) if first.get(m, len(first)) < first[out]]
-        for mask in sorted(common, key=lambda m: m.number)[:1]:
-            found = typed([changed(eqn, (*eqn.inputs, mask), out, out_format=out.aval.format, mask="mask")])
-            if found is not None:
-                (made[eqn],) = found
+        if common:
+            mask = min(common, key=lambda m: m.number)
+            tried = changed(eqn, (*eqn.inputs, mask), out, out_format=out.aval.format, mask="mask")
+            if is_typed(tried):
+                made[eqn] = tried
     eqns = tuple(made.get(e, e) for e in jaxpr.eqns)
     return Jaxpr(jaxpr.inputs, jaxpr.consts, eqns, jaxpr.outputs) if made else jaxpr
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats.parts import located
+from sparsejax.jit.graph.patterns.changes import is_typed
 from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import cast_p, primitives, unary_p
 from sparsejax.lax.entry_places import numbered_p, returned_p
@@ -40,7 +41,7 @@ def asked(jaxpr: Jaxpr) -> Jaxpr:
         if eqn.primitive is primitives["multiply"]:
             for k in range(2):
                 value, at = sampled.get(eqn.inputs[k], (None, None))  # type: ignore[arg-type]
-                if value is not None and of(eqn.inputs[1 - k]) == at and _same_type(made := _with(eqn, k, value)):
+                if value is not None and of(eqn.inputs[1 - k]) == at and is_typed(made := _with(eqn, k, value)):
                     eqn = made
         whole = chosen.get(eqn.inputs[0]) if eqn.primitive is share_p else None
         if whole is not None and of(eqn.inputs[1]) == whole[1]:  # to share leaves out the same entries
@@ -115,9 +116,3 @@ def _same_form(value: Atom, like: Atom) -> bool:
 def _with(eqn: Eqn, place: int, atom: Atom) -> Eqn:
     inputs = (*eqn.inputs[:place], atom, *eqn.inputs[place + 1 :])
     return Eqn(eqn.primitive, inputs, eqn.params, eqn.outputs, eqn.source)
-
-
-def _same_type(eqn: Eqn) -> bool:
-    """Whether the result of `eqn` has the type that it is said to have."""
-    typed = eqn.primitive.out_avals([a.aval for a in eqn.inputs], eqn.param_dict)
-    return typed == tuple(v.aval for v in eqn.outputs)
