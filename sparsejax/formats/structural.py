@@ -26,13 +26,16 @@ def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
     >>> transpose(A, (1, 0)).format
     Format('csc')
     """
-
-    def made() -> Storage:
+    views: dict[Any, Storage] = storage.cache.get("views") or storage.cache.setdefault("views", {})
+    key = ("transpose", *axes)
+    known = views.get(key)
+    if known is None:
         form = storage.format.transposed(axes)
-        shape = tuple(storage.shape[a] for a in axes)
-        return Storage(form, shape, storage.fill_value, storage.buffers, storage.vals)
-
-    return _view(storage, ("transpose", *axes), made)
+        given = storage.shape
+        shape = tuple([given[a] for a in axes])
+        make = Storage if "transient" in storage.cache else Storage.of_frozen  # what is the caller's may be writable
+        known = views[key] = make(form, shape, storage.fill_value, storage.buffers, storage.vals)
+    return known
 
 
 def _view(storage: Storage, key: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:

@@ -46,19 +46,42 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Array:
     Format('csc')
     """
     x = asarray(x)
-    order = tuple(reversed(range(x.ndim))) if axes is None else tuple(normal_axis(a, x.ndim, "axes") for a in axes)
-    if sorted(order) != list(range(x.ndim)):
-        raise ValueError(f"axes={tuple(axes or ())} is not a permutation of the {x.ndim} dimensions of the array")
-    if order == tuple(range(x.ndim)):
+    if axes is None:
+        order = _reversed(x.ndim)
+    else:
+        order = tuple(normal_axis(a, x.ndim, "axes") for a in axes)
+        if sorted(order) != list(range(x.ndim)):
+            raise ValueError(f"axes={tuple(axes)} is not a permutation of the {x.ndim} dimensions of the array")
+    if order == _reversed(x.ndim)[::-1]:
         return x
     if type(x) is Array and current() is None and "transient" not in x._storage.cache:
-        return _viewed(transpose_p, x, structural.transpose(x._storage, order), _transposed_aval(x._aval, order))
+        storage = structural.transpose(x._storage, order)
+        result = made(storage, _transposed_aval(x._aval, order, storage.shape))
+        note(transpose_p, x, result)
+        return result
     return transpose_p.bind(x, axes=order)
 
 
-@functools.lru_cache(maxsize=1024)
-def _transposed_aval(x: Aval, axes: tuple[int, ...]) -> Aval:
-    return _transpose_typing(x, axes).strong()
+@functools.lru_cache(maxsize=64)
+def _reversed(ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim))[::-1]
+
+
+_transposed: dict[tuple[int, tuple[int, ...]], Aval] = {}
+"""A type of transposed arrays, by the number of the structure of those that they are made of, and axes."""
+
+
+def _transposed_aval(x: Aval, axes: tuple[int, ...], shape: tuple[int, ...]) -> Aval:
+    """The type of an array of this shape over the buffers of one of type `x`: looked up, as arrays of new shapes are transposed again and again."""
+    key = x._kind if x._kind >= 0 else x.kind, axes
+    found = _transposed.get(key)
+    if found is None:
+        if len(_transposed) > 1024:
+            _transposed.clear()
+        found = _transpose_typing(x, axes).strong()
+        if found.kind >= 0:  # found once for all shapes
+            _transposed[key] = found
+    return found.at(shape)
 
 
 def integer(value: Any, what: str) -> int:

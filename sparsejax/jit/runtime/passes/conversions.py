@@ -28,6 +28,7 @@ import functools
 import itertools
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,38 +63,20 @@ MOST = 2**31 - 1
 BUCKETS, MAX_BUCKETS = 1 << 14, 1 << 20
 """Buckets that any number of entries may be sorted into: without being asked to, and in any case."""
 Array = NDArray[Any]
-_INT64 = np.dtype(np.int64)
-
-
-class _Code:
-    """The kernels of plans that differ in extents alone, which kernels read."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        """How often small conversions asked for a kernel."""
-        self.kernels: dict[tuple[bool, bool], tuple[compiler.Kernel, int]] = {}
-        """By whether few rows are empty, and whether what entries will touch is fetched ahead: a kernel, and columns that it keeps for itself."""
-
-
-@functools.lru_cache(maxsize=1024)
-def _code(
-    source: Format, target: Format, dtype: np.dtype[Any], sorts: bool, columns: tuple[np.dtype[Any], ...]
-) -> _Code:
-    """That of a conversion, whose coordinates have these dtypes."""
-    return _Code()
+_INT64, _NARROW = np.dtype(np.int64), passes.crd_dtype(1)
 
 
 class Plan:
-    """How arrays of one type become arrays of another format."""
+    """How arrays of one format become arrays of another one, whatever their extents are."""
 
     def __init__(
-        self, source: Format, target: Format, shape: tuple[int, ...], dtype: np.dtype[Any], sorts: bool
+        self, source: Format, target: Format, widths: Sequence[np.dtype[Any]], dtype: np.dtype[Any], sorts: bool
     ) -> None:
-        self.source, self.target, self.shape, self.dtype = source, target, shape, dtype
+        """`widths` are the dtypes of coordinates by dimension."""
+        self.source, self.target, self.widths, self.dtype = source, target, tuple(widths), dtype
         self.depth = len(target.runs) - 1
         """Dense levels of the target."""
         self.keys, self.listed = target.order[: self.depth], target.order[self.depth :]
-        self.parents = math.prod(shape[d] for d in self.keys)
         self.sorts = sorts
         self._above: tuple[tuple[Array, ...], ...] = ((),) * self.depth
         self._heads = [first for first, _ in source.runs if not source.levels[first].full]
@@ -110,15 +93,16 @@ class Plan:
         for d in self.listed:
             if self.sorts or d not in self._columns:
                 self._places.append((-1, len(self._made)))
-                self._made.append(passes.crd_dtype(shape[d]))
+                self._made.append(self.widths[d])
             else:
                 self._places.append(self._columns[d])
         self._idle = not self._made and not self.sorts and (not self.depth or self._same_pos)
         """Whether everything is shared."""
         self._makes_pos = bool(self.depth) and not self._same_pos
-        self._covered = not sorts or self.parents <= MAX_BUCKETS
-        """Whether the kernel may be called for few entries too."""
-        self._code = _code(source, target, dtype, sorts, tuple(map(passes.crd_dtype, shape)))
+        self._asked = 0
+        """How often small conversions asked for a kernel."""
+        self._kernels: dict[tuple[bool, bool], tuple[compiler.Kernel, int]] = {}
+        """By whether few rows are empty, and whether what entries will touch is fetched ahead: a kernel, and columns that it keeps for itself."""
         number = len(self._made) + self._makes_pos + self.sorts
         self._pack = struct.Struct(f"{number + 2}q").pack
 
@@ -130,23 +114,27 @@ class Plan:
 
     def run(self, storage: Storage) -> Storage | None:
         """`storage` in the target format; None where passes one by one are cheaper."""
-        vals, buffers = storage.vals, storage.buffers
-        entries, way, forced = len(vals), self._cheapest(len(vals)), False
+        vals, buffers, shape = storage.vals, storage.buffers, storage.shape
+        parents = math.prod([shape[d] for d in self.keys])
+        if parents > MAX_POSITIONS:
+            return None
+        entries, forced = len(vals), False
+        way = self._cheapest(entries, parents, shape)
         if config.forcing and choices.free():
-            with choices.drawing("conversion", self.source, self.target, self.shape, self.dtype, entries):
-                forced, way = True, choices.pick("conversion", lambda: self._legal(entries, way), way)
+            with choices.drawing("conversion", self.source, self.target, shape, self.dtype, entries):
+                forced, way = True, choices.pick("conversion", lambda: self._legal(entries, parents, way), way)
         if way == "passes":
             return None
         made: list[Array] = []
         if not self._idle:
             far = way == "ahead"
-            kind, empty = (crowded(entries, self.parents), far), pass_kernels.empty if far else np.empty
-            kernel, temporaries = self._code.kernels.get(kind) or self._kernel(*kind, entries, forced)
+            kind, empty = (crowded(entries, parents), far), pass_kernels.empty if far else np.empty
+            kernel, temporaries = self._kernels.get(kind) or self._kernel(*kind, entries, forced)
             if kernel is None:
                 return None
             slots = storage.cache.get("slots") or binding.input_slots(storage)
             if self._makes_pos:
-                made.append(empty(self.parents + 1, _INT64))
+                made.append(empty(parents + 1, _INT64))
             room = entries if self.sorts else entries + LANES
             for dtype in self._made:
                 made.append(empty(room, dtype))
@@ -156,7 +144,7 @@ class Plan:
             if temporaries:
                 # the last one is of as many numbers of half the size as there are buckets
                 most = LANES + max([len(buffers[level][-1]) for level in self._heads])
-                kept = empty((temporaries - self.sorts) * most + (self.parents + 1 if self.sorts else 0), _INT64)
+                kept = empty((temporaries - self.sorts) * most + (parents + 1 if self.sorts else 0), _INT64)
                 address = result_memory.address_of(kept)
             status = kernel.function(slots + self._pack(most, address, *map(result_memory.address_of, made)))
             if status:
@@ -165,23 +153,19 @@ class Plan:
                 result_memory.freeze(array, False)
         return self._result(storage, made)
 
-    def _cheapest(self, entries: int) -> str:
-        """How so many entries are converted (`alternatives.CHOICES`, "conversion")."""
-        if self.sorts and self.parents > max(BUCKETS, SPREAD * entries):
+    def _cheapest(self, entries: int, parents: int, shape: tuple[int, ...]) -> str:
+        """How so many entries are converted (`alternatives.CHOICES`, "conversion") to segments below so many `parents`."""
+        if self.sorts and parents > BUCKETS and parents > SPREAD * entries:
             return "passes"
-        if entries >= FAR and (not self._by_rows or entries > MOST or self._shared_out(entries)):
+        if entries >= FAR and (not self._by_rows or entries > MOST or _shared_out(entries, parents)):
             return "passes"
-        far = self._by_rows and entries >= min(FAR, max(AHEAD, CROWDED * self.shape[self.source.order[0]]))
+        far = self._by_rows and entries >= min(FAR, max(AHEAD, CROWDED * shape[self.source.order[0]]))
         return "ahead" if far else "kernel"
 
-    def _legal(self, entries: int, cheapest: str) -> list[str]:
+    def _legal(self, entries: int, parents: int, cheapest: str) -> list[str]:
         ways = ["passes", "kernel", "ahead"] if self._by_rows else ["passes", "kernel"]
-        return ways if cheapest != "passes" or (self._covered and entries <= MOST) else ["passes"]
-
-    def _shared_out(self, entries: int) -> bool:
-        """Whether several threads are faster, each with numbers of all buckets, than one that does all at once."""
-        several = threads.count()
-        return several > 1 and entries >= max(SHARED, several * self.parents)
+        covered = not self.sorts or parents <= MAX_BUCKETS
+        return ways if cheapest != "passes" or (covered and entries <= MOST) else ["passes"]
 
     def _result(self, storage: Storage, made: list[Array]) -> Storage:
         buffers, entries = storage.buffers, len(storage.vals)
@@ -199,13 +183,13 @@ class Plan:
             head.append(made[k][:entries] if level < 0 else buffers[level][k])
             levels.append(tuple(head))
             head = []
-        return Storage.of_frozen(self.target, self.shape, storage.fill_value, tuple(levels), vals)
+        return Storage.of_frozen(self.target, storage.shape, storage.fill_value, tuple(levels), vals)
 
     def _kernel(self, full: bool, ahead: bool, entries: int, forced: bool) -> tuple[compiler.Kernel | None, int]:
         """The kernel and the columns that it keeps; None as long as it is not worth being loaded, or compiled, unless it is `forced`."""
-        self._code.asked += 1
-        pays = forced or entries >= passes.MANY or self._code.asked >= COMPILED
-        if not pays and self._code.asked != LOADED:
+        self._asked += 1
+        pays = forced or entries >= passes.MANY or self._asked >= COMPILED
+        if not pays and self._asked != LOADED:
             return None, 0
         b = LLVMBuilder()
         emitter = _Emitter(self, b, self._by_rows and ahead)
@@ -213,7 +197,7 @@ class Plan:
         text = b.finish(lambda: None)
         kernel = compiler.compile_text(text) if pays else compiler.known_text(text)
         if kernel is not None:
-            self._code.kernels[full, ahead] = kernel, emitter.columns_kept
+            self._kernels[full, ahead] = kernel, emitter.columns_kept
         return kernel, emitter.columns_kept
 
 
@@ -232,7 +216,7 @@ class _Emitter:
                 if name == "pos":
                     self._pos[level] = Vector.in_slot(b, slot, 8, f"pos{level}")
                 else:
-                    self._crd[level] = Vector.in_slot(b, slot, passes.crd_dtype(plan.shape[d]).itemsize, f"crd{level}")
+                    self._crd[level] = Vector.in_slot(b, slot, plan.widths[d].itemsize, f"crd{level}")
         self._vals = Vector.in_slot(b, next(slots), plan.dtype.itemsize, "vals")
         self._most, self._kept = b.slot(next(slots), "i64", "most"), b.slot(next(slots), "ptr", "kept")
         self.pos = Vector.in_slot(b, next(slots), 8, "out_pos") if plan._makes_pos else None
@@ -262,7 +246,7 @@ class _Emitter:
             count = b.named("count", pos.get(b, parents))
             above = [d for d in (counted, *made) if d >= 0 and self._wanted(d)]
             if above and not self.by_rows:
-                size = passes.crd_dtype(plan.shape[counted]).itemsize if counted >= 0 else 8
+                size = plan.widths[counted].itemsize if counted >= 0 else 8
                 owners = (self._out(counted) if number == last else None) or self.temporary(size)
                 conversion_loops.owners(b, parents, pos, owners)
                 for d in list(made):
@@ -323,18 +307,23 @@ class _Emitter:
         conversion_loops.moved_by_rows(b, part, self._extents[rows], self._pos[1], owner, moves, ahead=True)
 
 
+def _shared_out(entries: int, parents: int) -> bool:
+    """Whether several threads are faster, each with numbers of all buckets, than one that does all at once."""
+    several = threads.count()
+    return several > 1 and entries >= max(SHARED, several * parents)
+
+
 @functools.lru_cache(maxsize=1024)
-def _plan(source: Format, target: Format, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Plan | None:
-    """The plan of a conversion; None where none covers it."""
+def _plan(source: Format, target: Format, wide: tuple[bool, ...], dtype: np.dtype[Any]) -> Plan | None:
+    """The plan of a conversion, of which some dimensions have coordinates of 64 bits; None where none covers it."""
     sorts = convert.counting_sorts(source, target)
     if sorts is None or dtype.itemsize not in (1, 2, 4, 8, 16):
         return None
-    if math.prod(shape[d] for d in target.order[: len(target.runs) - 1]) > MAX_POSITIONS:
-        return None
-    return Plan(source, target, shape, dtype, bool(sorts))
+    return Plan(source, target, [_INT64 if w else _NARROW for w in wide], dtype, bool(sorts))
 
 
 def converted(storage: Storage, format: Format) -> Storage | None:
     """`storage` in another format, if a plan covers that and is worth it."""
-    plan = _plan(storage.format, format, storage.shape, storage.vals.dtype)
+    wide = tuple([passes.crd_dtype(n) is not _NARROW for n in storage.shape])
+    plan = _plan(storage.format, format, wide, storage.vals.dtype)
     return None if plan is None else plan.run(storage)
