@@ -52,6 +52,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "table": "a loop is one table of calls that machine code runs, where its steps are kernels",
         "apart": "every round runs as any program does",
     },
+    "operations": {
+        "written": "the operations of such a table are machine code of their own, once there were a thousand rounds",
+        "read": "one function reads the operations of every table",
+    },
     "sharded_loops": {
         "rounds": "a loop over arrays in shards is tasks for every round, and the client reads what it depends on",
         "together": "all its rounds are one task, or one for each part of an axis on which nothing meets",

@@ -63,7 +63,7 @@ def test_rounds_of_many_widths(n, degree, semiring, policy, tables):
             found = ours(given, start, np.zeros(n), bounds)
             np.testing.assert_array_equal(found[0].todense(), x)
             np.testing.assert_array_equal(found[1].todense(), total)
-    kept = [op for t in tables if t is not None for op in t._ops.tolist() if op[0] == HERE]
+    kept = [op for t in tables if t is not None for op in t._ops.ops.tolist() if op[0] == HERE]
     assert kept
 
 
@@ -165,7 +165,7 @@ def test_frontiers_take_over_memory(n, degree, way, tables):
         for one, other in zip(found, expected, strict=True):
             assert one.nnz == np.isfinite(other).sum()
             np.testing.assert_array_equal(one.todense(), other)
-    taken = [op for t in tables if t is not None for op in t._ops.tolist() if op[0] == SPARE]
+    taken = [op for t in tables if t is not None for op in t._ops.ops.tolist() if op[0] == SPARE]
     assert taken or way not in ("straight", "crossed") or not tables
 
 

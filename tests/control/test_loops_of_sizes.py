@@ -85,7 +85,7 @@ def same(one, other):
     """Whether two tables do the same: operations are equal, and words but for addresses."""
     assert one._bytes == other._bytes and one._apart == other._apart
     np.testing.assert_array_equal(one._starts, other._starts)
-    np.testing.assert_array_equal(one._ops, other._ops)
+    np.testing.assert_array_equal(one._ops.ops, other._ops.ops)
     differ = one._template != other._template
     assert (np.minimum(one._template[differ], other._template[differ]) > 1 << 32).all()
 

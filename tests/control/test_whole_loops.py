@@ -11,7 +11,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from examples import graphs
 from sparsejax import config, lax
-from sparsejax.jit.runtime.whole import driver, loop
+from sparsejax.jit.runtime.whole import loop, operations
 from tests.control import running
 
 N = 23
@@ -298,7 +298,7 @@ def test_interrupted():
 def test_loops_whose_sparse_carries_shrink_and_grow_get_another_plan(algorithm, looked, monkeypatch):
     """Fans of nodes behind paths, so that a frontier is wide, narrow and wide again; results are the same in every call."""
     monkeypatch.setattr(loop, "WIDE", 0)
-    monkeypatch.setattr(driver, "LOOKED", looked)
+    monkeypatch.setattr(operations, "LOOKED", looked)
     ended, run = [], loop.Loop.run
 
     def noted(*args):

@@ -162,6 +162,7 @@ REACHED = {
     "pattern": ("patterns", "functions of one array"),
     "products": ("three dense factors",),
     "reductions": ("sum of a product",),
+    "operations": ("steps",),
     "rounds": ("steps",),
     "results": ("columns beside rows",),
     "row_sums": ("stored rows",),

@@ -339,6 +339,23 @@ class LLVMBuilder(Builder):
         for done in reversed(ends):
             self._label(done)
 
+    def mark(self, label: str) -> None:
+        """What follows has a name that others may go on at."""
+        self._label(label)
+
+    def go(self, label: str) -> None:
+        """Go on at a name."""
+        self._jump(f"br label %{label}")
+
+    def branch(self, condition: Val, yes: str, no: str) -> None:
+        """Go on at one of two names."""
+        self._jump(f"br i1 {condition.ref}, label %{yes}, label %{no}")
+
+    def switch(self, number: Val, labels: Mapping[int, str], other: str) -> None:
+        """Go on at the name of a number."""
+        cases = " ".join(f"i64 {k}, label %{label}" for k, label in labels.items())
+        self._jump(f"switch i64 {number.ref}, label %{other} [ {cases} ]")
+
     def fail(self, status: int | Val) -> None:
         self._fail(self.i64(status) if isinstance(status, int) else status)
 

@@ -1,4 +1,4 @@
-"""The machine code that runs a table of operations (`loop`).
+"""The machine code that reads a table of operations (`loop`) and does what they say.
 
 An operation is five 8-byte numbers: a code and four arguments. `words` is an array of 8-byte words, on which operations work; addresses in
 it are numbers of words, `*x` is what the word `x` points to.
@@ -30,11 +30,7 @@ it are numbers of words, `*x` is what the word `x` points to.
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Sequence
 
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.backend.builder import OUT_OF_MEMORY, Val
@@ -50,12 +46,6 @@ PAUSED = -1
 DONE = 7
 """What a function of Python (`table.Called`) adds to its status when it has come to its end. One that an interrupt leaves before its first statement writes
 nothing, and what `ctypes` returns then is left over from another call: nobody but the word tells."""
-FIRST = 64
-"""Rounds before Python is asked for signals for the first time."""
-LOOKED = 8
-"""Rounds after which it is seen whether a table still suits, always the same: what a loop computes depends on no clock."""
-AWAY = 0.05
-"""Seconds, about, after which it is asked again."""
 LANES = 8
 """Words that are filled at once."""
 OPS, WORDS, AT, BUDGET = range(4)
@@ -68,67 +58,10 @@ def kernel() -> compiler.Kernel:
     return compiler.compile_text(written(LLVMBuilder()))
 
 
-def drive(
-    address: int,
-    slots: NDArray[np.int64],
-    words: NDArray[np.int64],
-    left: int | None,
-    failures: Mapping[int, Callable[[NDArray[np.int64]], None]],
-    suits: Callable[[], bool] | None = None,
-) -> bool:
-    """Run a table on the slots at this address, so many rounds or (None) until it leaves, and ask for signals from time to time. Where an operation
-    fails, what stands beside its number raises. Whether it came to its end: not where it no longer `suits` after some `LOOKED` rounds."""
-    run, budget = kernel().function, FIRST if suits is None else LOOKED
-    while True:
-        now = budget if left is None else min(budget, left)
-        slots[BUDGET], started = now, time.perf_counter()
-        status = run(address)
-        if status == PAUSED:
-            if left is not None:
-                left -= now
-                if not left:
-                    return True
-            if suits is not None:
-                if not suits():
-                    return False
-                continue
-            budget = budget * 2 if time.perf_counter() - started < AWAY else max(1, budget // 2)
-            continue
-        if status:
-            raises = failures.get(int(slots[AT]))
-            if raises is not None:
-                raises(words)
-            if status == -DONE:
-                raise KeyboardInterrupt
-            compiler.check(status)
-        return True
-
-
 def written(b: LLVMBuilder) -> str:
     """Its text."""
-    run = _Run(b)
-    todo = {
-        HALT: lambda: b.set(run.going, b.const("i1", 0)),
-        CALL: run.call,
-        ASK: run.ask,
-        COPY: run.copy,
-        FILL: run.fill,
-        TAKE: run.take,
-        FREE: run.free,
-        UNLESS: run.unless,
-        JUMP: lambda: b.set(run.next, run.b),
-        TICK: run.tick,
-        SET: run.set,
-        ROOM: run.room,
-        MOVE: lambda: _drop(b.call("memcpy", "ptr", [run.pointer(run.a), run.pointer(run.b), run.word(run.c)])),
-        ADD: lambda: b.store(run.words, run.a, b.add(run.word(run.a), run.word(run.b))),
-        SWITCH: run.switch,
-        CLONE: run.clone,
-        ALIGN: run.align,
-        SPARE: run.spare,
-        HERE: lambda: b.store(run.words, run.a, kernel_memory.moved(b, run.words, b.mul(run.b, 8))),
-    }
-    others = [todo[k] for k in range(len(todo))]
+    run = Run(b)
+    others = [run.todo[k] for k in range(len(run.todo))]
     with b.while_(lambda: b.get(run.going)):  # half of all operations copy words, and most others call kernels
         code = run.begin()
         rest = functools.partial(_switch, b, code, others)
@@ -154,7 +87,7 @@ def _switch(b: LLVMBuilder, code: Val, todo: Sequence[Callable[[], None]], first
     )
 
 
-class _Run:
+class Run:
     """The code of every operation: its number is `at`, its arguments are `a` to `d`; `next` comes after it."""
 
     def __init__(self, b: LLVMBuilder) -> None:
@@ -162,6 +95,29 @@ class _Run:
         self.ops, self.words = b.slot(OPS, "ptr", "ops"), b.slot(WORDS, "ptr", "words")
         self.at, self.next = b.var("at", b.slot(AT, "i64", "first")), b.var("next", b.i64(0))
         self.going = b.var("going", b.const("i1", 1))
+        self.todo: dict[int, Callable[[], None]] = {
+            HALT: lambda: b.set(self.going, b.const("i1", 0)),
+            CALL: self.call,
+            ASK: self.ask,
+            COPY: self.copy,
+            FILL: self.fill,
+            TAKE: self.take,
+            FREE: self.free,
+            UNLESS: self.unless,
+            JUMP: lambda: b.set(self.next, self.b),
+            TICK: self.tick,
+            SET: self.set,
+            ROOM: self.room,
+            MOVE: lambda: _drop(
+                b.call("memcpy", "ptr", [self.pointer(self.a), self.pointer(self.b), self.word(self.c)])
+            ),
+            ADD: lambda: b.store(self.words, self.a, b.add(self.word(self.a), self.word(self.b))),
+            SWITCH: self.switch,
+            CLONE: self.clone,
+            ALIGN: self.align,
+            SPARE: self.spare,
+            HERE: lambda: b.store(self.words, self.a, kernel_memory.moved(b, self.words, b.mul(self.b, 8))),
+        }
 
     def begin(self) -> Val:
         """Read an operation; its code."""
@@ -278,13 +234,20 @@ class _Run:
         b, number = self.builder, self.builder.var("number", self.builder.i64(0))
         for size in (1, 2, 4, 8):
             with b.if_(b.eq(self.c, size)):
-                raw = b.load(self.pointer(self.a), b.i64(0), f"i{8 * size}")
-                wide = [b.convert(how, raw, "i64") for how in ("sext", "zext")] if size < 8 else [raw, raw]
-                b.set(number, b.select(b.ne(self.d, 0), *wide))
-        found, last = b.get(number), b.sub(self.b, 1)
+                b.set(number, b.select(b.ne(self.d, 0), self.number(size, 1), self.number(size, 0)))
+        b.set(self.next, b.add(b.get(self.next), self.nearest(b.get(number))))
+
+    def number(self, size: int, signed: int) -> Val:
+        """The number of so many bytes at *a."""
+        b = self.builder
+        raw = b.load(self.pointer(self.a), b.i64(0), f"i{8 * size}")
+        return b.convert("sext" if signed else "zext", raw, "i64")
+
+    def nearest(self, found: Val) -> Val:
+        """The number of the branch, of those that there are, for the number `found`."""
+        b, last = self.builder, self.builder.sub(self.b, 1)
         large = b.and_(b.eq(self.d, 0), b.lt(found, 0))  # of 64 bits without a sign
-        nearest = b.select(large, last, b.max(b.min(found, last), b.i64(0)))
-        b.set(self.next, b.add(b.get(self.next), nearest))
+        return b.select(large, last, b.max(b.min(found, last), b.i64(0)))
 
     def tick(self) -> None:
         b = self.builder

@@ -42,9 +42,9 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph.resize import Change
 from sparsejax.jit.runtime import binding
 from sparsejax.jit.runtime.system import allocator, result_memory
-from sparsejax.jit.runtime.whole import driver
 from sparsejax.jit.runtime.whole.driver import ADD, COPY, HALT, JUMP, SET, TICK, UNLESS
 from sparsejax.jit.runtime.whole.merging import merged
+from sparsejax.jit.runtime.whole.operations import Operations
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, block_of, pointers_of, tensor_of, words_of
 from sparsejax.jit.runtime.whole.sizes import Bytes, bytes_of, product
 from sparsejax.jit.runtime.whole.table import LINE, Table, lines_of
@@ -160,15 +160,14 @@ class Loop:
         for op in table.ops:
             if op[0] in (UNLESS, JUMP):
                 op[2] += before
-        self._ops = np.array([*table.once, *table.ops], np.int64)
-        self._failures = {k + before: raises for k, raises in table.failures.items()}
+        failures = {k + before: raises for k, raises in table.failures.items()}
+        self._ops = Operations([*table.once, *table.ops], failures)
         self._template = np.array(table.words or [0], np.int64)
         self._loads, self._keep, self._steps, self._held = table.loads, table.keep, table.steps, table.held
         self._kept = table.kept
         self._by_size, self._each, self._around = table.by_size, table.each, table.around
         self._all = table.buffers
         self._placed(table.sizes)
-        driver.kernel()
 
     def _placed(self, sizes: Sequence[int]) -> None:
         """Where buffers of these sizes are."""
@@ -249,9 +248,9 @@ class Loop:
 
     def _drive(self, words: NDArray[np.int64], left: int | None, entries: tuple[float, float] | None) -> bool:
         """Run the table, so many rounds or (None) until it leaves, and ask for signals from time to time. Whether it came to its end."""
-        slots = np.array([result_memory.address_of(self._ops), result_memory.address_of(words), 0, 0], np.int64)
+        slots = np.array([self._ops.address, result_memory.address_of(words), 0, 0], np.int64)
         suits = None if entries is None else lambda: entries[0] <= int(words[self._counts].sum()) <= entries[1]
-        return driver.drive(result_memory.address_of(slots), slots, words, left, self._failures, suits)
+        return self._ops.drive(result_memory.address_of(slots), slots, words, left, suits)
 
     def _release(self, words: NDArray[np.int64]) -> None:
         """Free what operations have taken."""

@@ -39,6 +39,7 @@ from sparsejax.jit.runtime.whole import driver, loop
 from sparsejax.jit.runtime.whole.branches import STEPS
 from sparsejax.jit.runtime.whole.driver import ADD, ALIGN, COPY, FREE, HALT, JUMP, SET, TAKE, UNLESS
 from sparsejax.jit.runtime.whole.merging import merged
+from sparsejax.jit.runtime.whole.operations import Operations
 from sparsejax.jit.runtime.whole.registers import Register, Unbound, ints_of, pointers_of, size_of, tensor_of, words_of
 from sparsejax.jit.runtime.whole.sizes import bytes_of
 from sparsejax.jit.runtime.whole.table import LINE, Table
@@ -188,10 +189,9 @@ class Program:
         table.ops, table.failures = merged(table.ops, table.failures)
         before += table.once
         _shift(table, len(before))
-        self._ops = np.array([*before, *table.ops], np.int64)
-        self._failures, self._keep = table.failures, table.keep
+        self._ops, self._keep = Operations([*before, *table.ops], table.failures), table.keep
         template = np.array(table.words, np.int64)
-        template[driver.OPS] = result_memory.address_of(self._ops)
+        template[driver.OPS] = self._ops.address
         self._numbers: dict[int, Storage] = {}
         for x in table.loads:
             s = samples[x.operand]
@@ -201,7 +201,6 @@ class Program:
         self._loads = [(x.operand, 8 * x.at, 8 * (x.at + x.size), x) for x in table.loads]
         self._few: tuple[Callable[..., Any], Any, list[Any]] | None = None
         self._template = template.tobytes()
-        driver.kernel()
 
     def _changing(self, storages: Sequence[Storage]) -> tuple[Callable[..., Any], Any, list[Any]]:
         """What tells whether numbers are those that are in their places, and what is to be put there then: numbers that come again are constants."""
@@ -242,7 +241,7 @@ class Program:
             address = result_memory.address_of(words)
             words[driver.WORDS] = address
             try:
-                driver.drive(address, words, words, None, self._failures)
+                self._ops.drive(address, words, words, None)
             except BaseException:
                 for word, owned in self._all:
                     if words[word] and (owned < 0 or words[owned]):

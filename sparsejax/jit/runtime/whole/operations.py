@@ -1,0 +1,79 @@
+"""The operations of a table (`loop`), and what runs them: the function that reads them (`driver`), and once there were many rounds, machine code of
+their own (`written_out`)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.jit.backend import compiler
+from sparsejax.jit.ir import choices
+from sparsejax.jit.runtime.system import result_memory
+from sparsejax.jit.runtime.whole import driver, written_out
+from sparsejax.jit.runtime.whole.driver import AT, BUDGET, DONE, PAUSED
+
+ENOUGH = 1000
+"""Rounds after which operations become machine code: that takes as long as a hundred thousand rounds of few entries gain, but a twentieth of that
+in later processes, which find it on disk."""
+FIRST = 64
+"""Rounds before Python is asked for signals for the first time."""
+LOOKED = 8
+"""Rounds after which it is seen whether a table still suits, always the same: what a loop computes depends on no clock."""
+AWAY = 0.05
+"""Seconds, about, after which it is asked again."""
+
+
+class Operations:
+    """The operations of a table; `failures`: by their numbers, what raises where one fails."""
+
+    def __init__(
+        self, ops: Sequence[Sequence[int]], failures: Mapping[int, Callable[[NDArray[np.int64]], None]]
+    ) -> None:
+        self.ops, self._failures = np.array(ops, np.int64), failures
+        self.address = result_memory.address_of(self.ops)
+        self._function: Callable[[int], int] = driver.kernel().function
+        way = choices.pick("operations", ("written", "read"), "written")
+        self._left: float = math.inf if way == "read" else 0 if choices.free() else ENOUGH
+        """Rounds until they become machine code."""
+
+    def drive(
+        self,
+        address: int,
+        slots: NDArray[np.int64],
+        words: NDArray[np.int64],
+        left: int | None,
+        suits: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Run them on the slots at this address, so many rounds or (None) until they leave, and ask for signals from time to time. Whether they came to
+        their end: not where they no longer suit (`suits`) after some `LOOKED` rounds."""
+        if self._left <= 0:
+            self._left, self._function = math.inf, written_out.kernel(self.ops.tolist()).function
+        run, budget = self._function, FIRST if suits is None else LOOKED
+        while True:
+            now = budget if left is None else min(budget, left)
+            slots[BUDGET], started = now, time.perf_counter()
+            status = run(address)
+            self._left -= now - int(slots[BUDGET])
+            if status == PAUSED:
+                if left is not None:
+                    left -= now
+                    if not left:
+                        return True
+                if suits is not None:
+                    if not suits():
+                        return False
+                    continue
+                budget = budget * 2 if time.perf_counter() - started < AWAY else max(1, budget // 2)
+                continue
+            if status:
+                raises = self._failures.get(int(slots[AT]))
+                if raises is not None:
+                    raises(words)
+                if status == -DONE:
+                    raise KeyboardInterrupt
+                compiler.check(status)
+            return True
