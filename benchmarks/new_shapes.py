@@ -1,16 +1,20 @@
 """What a shape costs that was never seen before: `python -m benchmarks.new_shapes`.
 
 Operands of random shapes, each used until it has a plan of its own (`again.FEW`) and is warm: the first call is one of a new shape ("new"), the second
-is served as that ("again"), the dearest of the others makes the plan ("plan"), the last is warm.
+is served as that ("again"), the dearest of the others makes the plan ("plan"), the last is warm, with everything that it touches in the caches.
 Then a call on arrays that were never used, of a shape that is warm ("array"): their addresses and facts are found, and nothing else is new; what
-"new" takes beyond that is the shape's. Microseconds of the thread, medians; SciPy's call beside it, and how many kernels were scheduled after the first
-forty shapes.
+"new" takes beyond that is the shape's. And a warm call on an array that was used some shapes ago ("cold"), after operands were made as before the new one:
+the caches hold as much of it as of a new shape, so that "new" beside "cold" is what a new shape costs, and "cold" beside "warm" what caches do.
+"in a row" is the same without anything in between: fresh operands of other shapes one after the other, and beside them as many that are kept and have plans
+of their own, in turns.
+
+Microseconds of the thread, medians; SciPy's call beside it, and how many kernels were scheduled after the first forty shapes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +26,8 @@ from sparsejax.jit import pipeline
 
 SHAPES, KNOWN = 200, 40
 CALLS = calls.FEW + 7
+AGO = 20
+"""So many shapes ago an array was used last whose warm call finds the caches as a new shape does."""
 ROWS = -1
 """In place of columns: a vector with an element for every row of the matrix."""
 
@@ -63,6 +69,7 @@ def measured(name: str, jitted: bool) -> str:
     pipeline.schedule_of = counted  # type: ignore[assignment]
     run = sj.jit(function) if jitted else function
     rows: list[tuple[float, ...]] = []
+    kept: list[tuple[Any, ...]] = []
     late = 0
     for number in range(SHAPES):
         matrix, other = operands(rng, columns)
@@ -71,14 +78,27 @@ def measured(name: str, jitted: bool) -> str:
         first, again, *others, warm = (timed(run, ours) for _ in range(CALLS))
         fresh = sj.array(matrix), sj.array(other)
         row = first, again, max(others), warm, timed(run, fresh), timed(plain, (matrix, other))
+        kept.append(ours)
+        _ = [sj.array(x) for x in operands(rng, columns)]
+        row = *row, timed(run, kept[-AGO] if number >= AGO else ours)
         if number >= KNOWN:
             rows.append(row)
             late += scheduled - before
     pipeline.schedule_of = original
-    new, again, plan, warm, array, scipy = np.median(np.array(rows), axis=0)
+    new, again, plan, warm, array, scipy, cold = np.median(np.array(rows), axis=0)
+    apart, round_ = in_a_row(run, columns, kept)
     how = "jit" if jitted else "at once"
-    costs = f"new {new:6.1f}   array {array:6.1f}   again {again:6.1f}   plan {plan:6.1f}   warm {warm:6.1f}"
-    return f"{name:8} {how:8} {costs}   SciPy {scipy:6.1f}   scheduled {late}"
+    costs = f"new {new:6.1f}  cold {cold:6.1f}  {new / cold:4.2f}   array {array:6.1f}   again {again:6.1f}   plan {plan:6.1f}"
+    row_ = f"in a row: new {apart:6.1f}  warm {round_:6.1f}  {apart / round_:4.2f}"
+    return f"{name:8} {how:8} {costs}   warm {warm:6.1f}   {row_}   SciPy {scipy:6.1f}   scheduled {late}"
+
+
+def in_a_row(run: Callable[..., Any], columns: int, kept: Sequence[tuple[Any, ...]]) -> tuple[float, float]:
+    """What a call takes on operands of new shapes, one after the other, and on those that are kept, in turns."""
+    rng = np.random.default_rng(1)
+    fresh = [tuple(sj.array(x) for x in operands(rng, columns)) for _ in kept]
+    turns = [timed(run, arguments) for _ in range(3) for arguments in kept]
+    return float(np.median([timed(run, arguments) for arguments in fresh])), float(np.median(turns[len(kept) :]))
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ class JitFunction(Generic[Result]):
                     if kind not in _NUMBERS:
                         break
                     a = primitive.weak_scalar(a)
-                if a._aval is not aval and a._aval != aval:
+                if a._aval is not aval and a._aval._key != aval._key:
                     break
                 storages.append(a._storage)
             else:
@@ -152,7 +152,7 @@ class JitFunction(Generic[Result]):
                     return last.several(storages)
                 return made(last.kernel.call(storages), last.result)  # type: ignore[return-value]
         if not kwargs and self._simple and self._families and not config.forcing:
-            found = self._shapes.quickly(args, self._varies)
+            found = self._shapes.quickly(args, (self._autotune or config.autotune()) == "off")
             if found is not None:
                 self._last = found[1] or last
                 return found[0]

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
-from sparsejax.core.symbolic import Span, SymbolicDim
+from sparsejax.core.symbolic import Span, SymbolicDim, span
 from sparsejax.formats import Format
 from sparsejax.formats.levels.level import Level
 from sparsejax.jit.ir.bounded import Bounded
@@ -139,13 +139,18 @@ def parameters(
         known.append(value)
         return f"k[{len(known) - 1}]"
 
+    def end(value: Any) -> str:
+        return f"change({put(value)})" if type(value) in EXTENTS else put(value)
+
     def spelled(value: Any) -> str:
         made = mapping(value)
         if made is None:
             return put(value)
         if type(value) is tuple:
             return "shape" if value == shape else "(" + "".join(f"{spelled(v)}, " for v in value) + ")"
-        return f"change({put(value)})" if type(value) in EXTENTS else f"{put(made)}(change)"
+        if type(value) is Span:
+            return f"{put(span)}({end(value.start)}, {end(value.stop)}, {end(value.step)})"
+        return end(value) if type(value) in EXTENTS else f"{put(made)}(change)"
 
     fields = ", ".join(f"{name!r}: {spelled(value)}" for name, value in params.items())
     function: Any = eval(f"lambda shape, change: {{{fields}}}", {"k": known})

@@ -162,8 +162,11 @@ def is_several(eqn: Eqn) -> bool:
 
 def all_owned(results: list[Storage], operands: Sequence[Storage]) -> list[Storage]:
     """Results, those copied that share memory with operands which the caller may change after the call."""
-    borrowed = [s for s in operands if "transient" in s.cache]
-    return [_owned(s, borrowed) for s in results] if borrowed else results
+    for s in operands:
+        if "transient" in s.cache:
+            borrowed = [s for s in operands if "transient" in s.cache]
+            return [_owned(s, borrowed) for s in results]
+    return results
 
 
 def _owned(result: Storage, borrowed: Sequence[Storage]) -> Storage:

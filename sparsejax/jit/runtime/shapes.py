@@ -204,7 +204,7 @@ class Member:
 
     def plan(self, values: Sequence[int], storages: Sequence[Storage]) -> Plan:
         """The plan for these values of `codes`."""
-        plan, change = self._bucket(values, storages)
+        plan, change = self._bucket(values, tuple([n.bit_length() for n in values]), storages)
         return plan.resized(change)
 
     def once(self, extents: tuple[int, ...], given: Sequence[Storage]) -> tuple[list[Array], int] | None:
@@ -221,7 +221,7 @@ class Member:
             if result is not None:
                 return result
         try:
-            plan, change = self._bucket(values, storages)
+            plan, change = self._bucket(values, lengths, storages)
         except Exception as reason:
             raise Refused(f"{type(reason).__name__}: {reason}") from reason
         if alone is None and plan.sizes_alone and not config.forcing:
@@ -243,13 +243,15 @@ class Member:
         if self._keep is not None:
             self._keep()
 
-    def _bucket(self, values: Sequence[int], storages: Sequence[Storage]) -> tuple[Plan, resize.Change]:
-        """The plan for all shapes like these, and what gives the extents of this one."""
-        lengths = tuple([n.bit_length() for n in values]), config.forced() if config.forcing else None
+    def _bucket(
+        self, values: Sequence[int], bits: tuple[int, ...], storages: Sequence[Storage]
+    ) -> tuple[Plan, resize.Change]:
+        """The plan for all shapes like these, which have so many bits, and what gives the extents of this one."""
+        lengths = bits, config.forced() if config.forcing else None
         plan = self._plans.get(lengths)
         if plan is None:  # a bound depends on the bits of a number alone
             key = tuple(map(bound, values)), lengths[1]
-            plan = self._plans[lengths] = self._serving(key, lengths[0]) or self._planned(key, values, storages)
+            plan = self._plans[lengths] = self._serving(key, bits) or self._planned(key, values, storages)
         numbers = dict(zip(self.codes, values, strict=True))
         # what has no number is how many positions a pattern has: read from the operand itself
         return plan, lambda n: numbers.get(n.name, 0) if type(n) is Bounded else n
@@ -327,14 +329,14 @@ class Family:
             return self._grown(_extents(avals), avals, arrays, make, record)
 
     def once(
-        self, extents: tuple[int, ...], storages: Sequence[Storage], serves: Callable[[Any], bool] = lambda extra: True
+        self, extents: tuple[int, ...], storages: Sequence[Storage], serves: Callable[[Any], bool] | None = None
     ) -> tuple[list[Array], Any, int] | None:
         """The results for operands of these extents, what was made with the trace, and as how many calls they count (`again.FEW`), where one
         `serves` them that is there already: for a shape that is met for the first times, and may be for the last, nothing is kept."""
         if not self._members or config.forcing:
             return None
         for member in self._members:
-            if not serves(member.extra):
+            if serves is not None and not serves(member.extra):
                 continue
             try:
                 found = member.once(extents, storages)
@@ -349,11 +351,11 @@ class Family:
         self,
         extents: tuple[int, ...],
         storages: Sequence[Storage],
-        serves: Callable[[Any], bool] = lambda extra: True,
+        serves: Callable[[Any], bool] | None = None,
     ) -> Array | None:
         """The first result of `once`, which counts as one call, where one kernel is all there is to do and a road to it is known; else None."""
         for member in self._members:
-            if not member.alone or not serves(member.extra):
+            if not member.alone or (serves is not None and not serves(member.extra)):
                 continue
             found = member.lengths(extents)
             if found is None:
