@@ -13,6 +13,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.runtime import written
 from sparsejax.jit.runtime.binding import Binding
+from sparsejax.jit.runtime.system import result_memory
 
 Direct = Callable[[Sequence[Storage], tuple[int, ...]], Storage | None]
 """The result of this shape for these operands; None where they are to be looked at more closely."""
@@ -69,10 +70,11 @@ def called(
     limit: int | None,
     like: tuple[int, Any] | None,
     operands: int,
+    memory: result_memory.Passing | None = None,
 ) -> Direct | None:
     """The kernel of a `bound` dense result as one function of so many `operands`, for `inputs` of these; of results of more than `limit` bytes it makes
     none. Those that are `watched`, by number of the operand, have `statistics.rates` as these storages. Results are `like` an operand, with this fill: they
-    share its buffers. None where chunks must know the shape of the result."""
+    share its buffers. They lie in `memory` where that is given. None where chunks must know the shape of the result."""
     call = bound.sized()
     if call is None:
         return None
@@ -86,6 +88,7 @@ def called(
                 written.Counted(number, level, known[level] / 2, known[level] * 2, storage.format.order[:level])
             )
     most = written.UNLIMITED if limit is None else limit // bound.dtype.itemsize
+    take = bound.memory if memory is None else result_memory.taker(bound.dtype, bound.content, memory)
     return written.sized(
-        inputs, counted, rates, (bound.prefix, call, bound.memory, bound.format, bound.zero), most, like, operands
+        inputs, counted, rates, (bound.prefix, call, take, bound.format, bound.zero), most, like, operands
     )

@@ -158,25 +158,31 @@ class KernelRunner:
             return None
         return planned.binding.once(inputs if planned.as_given else self._moved(planned, inputs), shape)
 
-    def direct(self, inputs: Sequence[Storage]) -> Direct | None:
-        """`sized_once` as one function for operands like these; None where there is more to do, or it depends on which operands share buffers."""
+    def direct(self, inputs: Sequence[Storage], memory: result_memory.Passing | None = None) -> Direct | None:
+        """`sized_once` as one function for operands like these, with results in this `memory` if it is given; None where there is more to do, or it
+        depends on which operands share buffers."""
         if self.variants is None:
-            return self._direct([(k, written.AS_IT_IS) for k in range(len(inputs))], inputs, None, len(inputs))
+            return self._direct([(k, written.AS_IT_IS) for k in range(len(inputs))], inputs, None, len(inputs), memory)
         variant = self.variants.of(inputs) if self.variants.single else None
         if variant is None:
             return None
         made, runner = variant
         reads, given = [(k, how(inputs[k], flat)) for k, flat in made.reads], made.inputs(inputs)
         if made.like is None:
-            return runner._direct(reads, given, None, len(inputs))
+            return runner._direct(reads, given, None, len(inputs), memory)
         return (
-            runner._direct(reads, given, (made.like, made.fill_value), len(inputs))
+            runner._direct(reads, given, (made.like, made.fill_value), len(inputs), memory)
             if len(runner.output.shape) == 1
             else None
         )
 
     def _direct(
-        self, reads: Sequence[tuple[int, int]], inputs: Sequence[Storage], like: tuple[int, Any] | None, operands: int
+        self,
+        reads: Sequence[tuple[int, int]],
+        inputs: Sequence[Storage],
+        like: tuple[int, Any] | None,
+        operands: int,
+        memory: result_memory.Passing | None,
     ) -> Direct | None:
         planned = self._bounded(inputs)
         if not planned.as_given or planned.account is not None or not planned.binding.single:
@@ -190,7 +196,8 @@ class KernelRunner:
             for (number, read), s in zip(reads, inputs, strict=True)
         ]
         watched = [(reads[k][0], inputs[k]) for k, _ in self._watched]
-        return called(planned.binding, given, watched, config.GIBIBYTE if self.mixed else None, like, operands)
+        most = config.GIBIBYTE if self.mixed else None
+        return called(planned.binding, given, watched, most, like, operands, memory)
 
     def _bounded(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs of a kernel that serves many shapes."""

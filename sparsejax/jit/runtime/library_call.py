@@ -46,7 +46,8 @@ class LibraryCall:
 class Sized:
     """A library call of one result whose extents are bounds: `once` gives the extents of a call."""
 
-    def __init__(self, eqn: Eqn) -> None:
+    def __init__(self, eqn: Eqn, memory: result_memory.Passing | None = None) -> None:
+        """The result of `numpy_once` lies in this memory, if it is given."""
         assert eqn.primitive.call is not None
         self._call, self._aval = eqn.primitive.call, eqn.outputs[0].aval
         self._params = eqn.param_dict
@@ -59,7 +60,7 @@ class Sized:
         self._buffers = ((),) * self._aval.ndim
         self._pack = struct.Struct(f"{self._aval.ndim + 1}q").pack
         self._function = _numpy_function(eqn)
-        self._written = result_memory.writer(self._aval.dtype)
+        self._written = result_memory.writer(self._aval.dtype, memory)
         self.by_numpy = self._function is not None
         """Whether `numpy_once` serves."""
         self._plain = all(plain_template(v.aval) is not None for v in eqn.inputs)
@@ -97,6 +98,12 @@ def _numpy_function(eqn: Eqn) -> Callable[..., Any] | None:
         return None
     function: Callable[..., Any] | None = rule(*avals, **eqn.param_dict)
     return function
+
+
+def written(eqn: Eqn) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """The dtype and the shape of the result of `Sized.numpy_once`; None where that does not serve."""
+    aval = eqn.outputs[0].aval
+    return None if is_several(eqn) or _numpy_function(eqn) is None else (aval.dtype, aval.shape)
 
 
 class NumPyCall:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
@@ -204,16 +205,17 @@ class Plan(Body):
         steps, kernels, shapes = list[sequence.Step](), set[int](), list[tuple[int, ...]]()
         constants = {self.operands + k: frozenset[Any]() for k in range(len(self.literals))}
         """Registers that no operand has to do with, with the extents that they depend on."""
-        for number, step in enumerate(self.steps):
+        memories = unkept.memories(self._line.layout, list(map(_written, self.steps)))
+        for number, (step, memory) in enumerate(zip(self.steps, memories, strict=True)):
             if isinstance(step, KernelRunner):
                 kernels.add(number)
-                steps.append(unkept.Kernel(step))
+                steps.append(unkept.Kernel(step, memory))
                 shapes.append(step.output.shape)
             elif library_call.is_several(step.eqn):
                 steps.append(unkept.Several(functools.partial(self._called_once, number)))
                 shapes.append(())
             else:
-                sized, shape = library_call.Sized(step.eqn), step.eqn.outputs[0].aval.shape
+                sized, shape = library_call.Sized(step.eqn, memory), step.eqn.outputs[0].aval.shape
                 extents = sized.extents.union(*[constants.get(k, ()) for k in self.reads[number]])
                 kept = constants.keys() >= set(self.reads[number]) and not step.eqn.effect
                 constants.update(dict.fromkeys(self.made[number] if kept else (), extents))
@@ -399,6 +401,13 @@ class Plan(Body):
             for k in dead:
                 registers[k] = sequence.FREED
         return [registers[k] for k in self.results]
+
+
+def _written(step: Step) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """The dtype and the shape of the result of a step that writes into memory of ours."""
+    if isinstance(step, KernelRunner):
+        return (step.output.dtype, step.output.shape) if step.output.format.full else None
+    return library_call.written(step.eqn)
 
 
 def made_once(function: Callable[..., list[Plan]], *args: Any) -> Callable[[], list[Plan]]:

@@ -6,12 +6,16 @@ after:    for each step one function of operands and shape (`direct`), for facts
 
 from __future__ import annotations
 
+import collections
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import resize
-from sparsejax.jit.runtime import library_call
+from sparsejax.jit.runtime import library_call, sequence
 from sparsejax.jit.runtime.direct import Direct, Roads
 from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.system import result_memory
@@ -24,13 +28,40 @@ CONSTANT_BYTES = 1 << 20
 Shape = tuple[int, ...]
 
 
+def memories(
+    layout: sequence.Layout, made: Sequence[tuple[np.dtype[Any], Shape] | None]
+) -> list[result_memory.Passing | None]:
+    """Memory for the results of steps that nobody has when a call ends: that of a result as large which is read no more, as it is in the caches of the
+    processor. Of steps that write into memory of ours, what they make; results of others may be views of their operands."""
+    kept = {k for reads, own in zip(layout.reads, made, strict=True) if own is None for k in reads}.union(
+        layout.results
+    )
+    lent, free = dict[int, Any](), dict[Any, list[result_memory.Passing]]()
+    found: list[result_memory.Passing | None] = []
+    for registers, own, dead in zip(layout.made, made, layout.dead, strict=True):
+        memory = None
+        if own is not None and kept.isdisjoint(registers):
+            dtype, shape = own
+            size = dtype, frozenset(collections.Counter(n for n in shape if n != 1).items())
+            left = free.setdefault(size, [])
+            memory = left.pop() if left else result_memory.passing(dtype)
+            lent[registers[0]] = size, memory
+        found.append(memory)
+        for k in dead:
+            if k in lent:
+                size, passed = lent[k]
+                free[size].append(passed)
+    return found
+
+
 class Kernel:
     """A kernel for operands of any extents."""
 
     __slots__ = ("_roads", "_runner", "first")
 
-    def __init__(self, runner: KernelRunner) -> None:
-        self._runner, self._roads = runner, Roads(runner.direct)
+    def __init__(self, runner: KernelRunner, memory: result_memory.Passing | None = None) -> None:
+        """Results lie in this memory, if it is given."""
+        self._runner, self._roads = runner, Roads(functools.partial(runner.direct, memory=memory))
         self.first: Direct = _none
         """The road that was learnt last."""
 

@@ -37,6 +37,10 @@ RETURNED = 128 << 10
 """Bytes of the largest results whose memory what made them keeps, to use it again (`reuse.ALTOGETHER` of all together)."""
 OWN = 512 << 10
 """The same of steps whose results have any size (`reuse.Own`)."""
+PASSING = 2 << 20
+"""The same where no result is there any more when a call ends: as much as the second cache holds."""
+Passing = tuple[Own | None, int]
+"""Memory for results that pass, and bytes of the largest."""
 
 freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
@@ -164,16 +168,16 @@ _pages: dict[Any, list[tuple[NDArray[Any], int, int]]] = {}
 given out. Who takes a result takes the block off the list meanwhile, so that a thread beside begins another one."""
 
 
-def taker(dtype: np.dtype[Any], value: Any) -> Callable[[int], tuple[NDArray[Any], int]]:
+def taker(dtype: np.dtype[Any], value: Any, mine: Passing | None = None) -> Callable[[int], tuple[NDArray[Any], int]]:
     """`fresh` of so many elements as a function, for results that may be the only ones of their size: up to `TINY` bytes, a slice of a block that it
-    shares with others, up to `OWN` of one that another result of the function had, whatever its size was (`reuse.Own`).
+    shares with others, up to `OWN` of one that another result of the function had, whatever its size was (`reuse.Own`); of results that pass, `mine`.
 
     >>> take = taker(np.dtype("f8"), 1.0)
     >>> take(3)[0], take(2)[1] % 64
     (array([1., 1., 1.]), 0)
     """
-    size, filled, mine = dtype.itemsize, value is not None, _own(dtype)
-    least, most = TINY // size, OWN // size if mine is not None else 0
+    size, filled, (own, largest) = dtype.itemsize, value is not None, mine or (_own(dtype), OWN)
+    least, most = TINY // size, largest // size if own is not None else 0
     pages, room = _pages.setdefault((dtype, _holds(value)), []), PAGE // size
     line = ALIGNMENT // size if not ALIGNMENT % size else 0
     writes = filled and value != 0
@@ -182,22 +186,22 @@ def taker(dtype: np.dtype[Any], value: Any) -> Callable[[int], tuple[NDArray[Any
         if not 0 < count <= least or not line:
             if not least < count <= most:
                 return fresh(count, dtype, value)
-            whole, begin, address = mine.take(count)  # type: ignore[union-attr]
+            whole, begin, address = own.take(count)  # type: ignore[union-attr]
             made = whole[begin : begin + count]
             if filled:
                 made.fill(value)
             freeze(made, False)
             return made, address
-        own = -(-count // line) * line
+        lines = -(-count // line) * line
         try:
             whole, begin, given = pages.pop()
         except IndexError:  # the first result, or a thread beside takes one
             given = room
-        if given + own > room:
+        if given + lines > room:
             whole, begin = aligned(room, dtype, 0 if filled else None)
             freeze(whole, writes)
             given = 0
-        pages.append((whole, begin, given + own))
+        pages.append((whole, begin, given + lines))
         made = whole[given : given + count]  # read-only, as the block is
         if writes:
             made.fill(value)
@@ -222,13 +226,15 @@ def _rooms_of(dtype: np.dtype[Any]) -> Rooms | None:
     return rooms
 
 
-def writer(dtype: np.dtype[Any]) -> Callable[[tuple[int, ...]], tuple[NDArray[Any], NDArray[Any]]]:
-    """`written` of any shape as a function, for results of one step of a plan."""
-    own, size = _own(dtype), dtype.itemsize
+def writer(
+    dtype: np.dtype[Any], mine: Passing | None = None
+) -> Callable[[tuple[int, ...]], tuple[NDArray[Any], NDArray[Any]]]:
+    """`written` of any shape as a function, for results of one step of a plan, or of several that pass."""
+    (own, largest), size = mine or (_own(dtype), OWN), dtype.itemsize
 
     def take(shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
         count = math.prod(shape)
-        if own is None or not TINY < count * size <= OWN:
+        if own is None or not TINY < count * size <= largest:
             return written(shape, dtype)
         whole, begin, _ = own.take(count)
         vals = whole[begin : begin + count]
@@ -239,9 +245,14 @@ def writer(dtype: np.dtype[Any]) -> Callable[[tuple[int, ...]], tuple[NDArray[An
     return take
 
 
-def _own(dtype: np.dtype[Any]) -> Own | None:
+def passing(dtype: np.dtype[Any]) -> Passing:
+    """Memory for results that nobody has when a call ends, of steps of a plan of which one has none while the other does."""
+    return _own(dtype, math.inf), PASSING
+
+
+def _own(dtype: np.dtype[Any], loose: float = 2) -> Own | None:
     """Memory that results of one step had, whatever their size; None where it is not used again."""
-    return Own(lambda count: _begun(count, dtype)) if host.has("recycling") else None
+    return Own(lambda count: _begun(count, dtype), loose) if host.has("recycling") else None
 
 
 def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

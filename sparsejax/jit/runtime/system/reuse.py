@@ -130,26 +130,30 @@ class Own(_Kept[Block]):
     (750, 375)
     """
 
-    __slots__ = ("__weakref__", "_make")
+    __slots__ = ("__weakref__", "_loose", "_make")
     many = MOST
 
-    def __init__(self, make: Callable[[int], Block]) -> None:
+    def __init__(self, make: Callable[[int], Block], loose: float = 2) -> None:
+        """A block has room for so many times the elements of a result at most."""
         super().__init__()
-        self._make = make
+        self._make, self._loose = make, loose
         _owns.add(self)
 
     def take(self, count: int) -> Block:
-        """What `make` gives for `count` elements, and a quarter more where that is new; a block has room for twice as many at most. No other thread takes
-        it, as in `Rooms`."""
+        """What `make` gives for `count` elements, and a quarter more where that is new; one that is free and too small gives its place to it, so that
+        sizes that take turns lie in one block. No other thread takes it, as in `Rooms`."""
+        loose, small = self._loose, None
         for whole, begin, address in self._kept:
-            if begin + count <= len(whole) <= 2 * count + begin and _references(whole) <= _ALONE[2]:
-                return whole, begin, address
+            if _references(whole) <= _ALONE[2]:
+                if begin + count > len(whole):
+                    small = whole
+                elif len(whole) <= loose * count + begin:
+                    return whole, begin, address
         found = self._make(count + (count >> 2))
-        kept = self._kept
-        if len(kept) >= MOST:
-            gone = kept[0]
-            self._kept = kept[1:]
-            _all.keep(self, -gone[0].nbytes)
+        if small is None and len(self._kept) >= MOST:
+            small = self._kept[0][0]
+        if small is not None:
+            self.release(small)
         self.keep(found)
         return found
 
