@@ -63,7 +63,7 @@ def from_scipy(obj: Any, copy: bool | None = None) -> Storage:
         return _from_compressed(obj, name, shape, copy)
     if name == "coo":
         coords = getattr(obj, "coords", None) or (obj.row, obj.col)
-        return from_coordinates([np.asarray(c) for c in coords], np.asarray(obj.data), shape, copy)
+        return from_coordinates(tuple(map(np.asarray, coords)), np.asarray(obj.data), shape, copy)
     if name == "csr":  # of one dimension
         crd, data = np.asarray(obj.indices), np.asarray(obj.data)
         used = _check_compressed(name, np.asarray(obj.indptr), crd, data, 1)
@@ -336,7 +336,7 @@ def _admitted_coordinates(
     """The storage of entries in order, each at a place of its own, borrowed or copied; None where that is not so, or there is something to tell."""
     dtype, count = data.dtype, len(data)
     for crd in coords:
-        if crd.dtype not in SIGNED or crd.ndim != 1 or len(crd) != count:
+        if crd.dtype not in SIGNED or crd.shape != data.shape:
             return None
     if not coords or dtypes.canonical(dtype) is not dtype:
         return None
@@ -350,10 +350,16 @@ def _admitted_coordinates(
             own(crd, convert.crd_dtype(n), copy, f"coords of axis {axis}", crd)
             for axis, (crd, n) in enumerate(zip(coords, shape, strict=True))
         ]
+    buffers = ((_segment(count), columns[0]), *[(crd,) for crd in columns[1:]])
+    return Storage.of_frozen(Format.parse("coo", len(shape)), shape, dtype.type(0), buffers, vals)
+
+
+@functools.lru_cache(maxsize=256)
+def _segment(count: int) -> Array:
+    """Where the only segment of so many entries begins and ends."""
     pos = np.array([0, count], np.int64)
     pos.setflags(write=False)
-    buffers = ((pos, columns[0]), *[(crd,) for crd in columns[1:]])
-    return Storage.of_frozen(Format.parse("coo", len(shape)), shape, dtype.type(0), buffers, vals)
+    return pos
 
 
 def to_scipy(storage: Storage) -> Any:

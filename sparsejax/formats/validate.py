@@ -87,18 +87,18 @@ def _check_values(storage: Storage, count: int) -> None:
             )
 
 
-def _is_extent(n: Any) -> bool:
-    return type(n) is int and 0 <= n < 2**63
-
-
 def checked_shape(shape: Iterable[Any]) -> tuple[int, ...]:
     """`shape` as Python integers; FormatError for extents that are negative or beyond 64 bits.
 
     >>> checked_shape((np.int32(2), 3))
     (2, 3)
     """
-    if type(shape) is tuple and all(map(_is_extent, shape)):
-        return shape
+    if type(shape) is tuple:
+        for n in shape:
+            if type(n) is not int or not 0 <= n < 2**63:
+                break
+        else:
+            return shape
     try:
         made = tuple(operator.index(n) for n in shape)
     except TypeError:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sparsejax import dtypes
 from sparsejax.core.again import again
 from sparsejax.core.array import Array
-from sparsejax.core.avals import ShapeDtypeStruct
+from sparsejax.core.array import made as _made
+from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.methods import DEVICE, ArrayBase
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.symbolic import SymbolicDim, span
@@ -76,7 +77,8 @@ def array(
     Array({(0, 1): 2, (1, 0): 3},
           shape=(2, 2), dtype=int64, format=csr, nnz=2, density=0.5, bytes=48)
     """
-    check_device(device)
+    if device is not None:
+        check_device(device)
     if isinstance(obj, Array):
         return _again(obj, format, dtype, fill_value, copy, shape)
     if isinstance(obj, Tracer):
@@ -85,7 +87,8 @@ def array(
         raise TypeError("a ShapeDtypeStruct is a type without data; an array cannot be made of it")
     if isinstance(obj, list | tuple) and _holds(obj, ArrayBase):
         return _of_arrays(obj, format, dtype, fill_value, shape)
-    return Array(ingest.as_storage(obj, format, dtype, 0 if fill_value is None else fill_value, copy, shape))
+    storage = ingest.as_storage(obj, format, dtype, 0 if fill_value is None else fill_value, copy, shape)
+    return _made(storage, Aval.of(storage.shape, storage.vals.dtype, storage.format, storage.fill_value))
 
 
 def check_device(device: Any) -> None:

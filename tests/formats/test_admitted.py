@@ -204,3 +204,25 @@ def test_damaged_triplets(format, passes):
     ):
         with config.using(choose=f"passes={passes}"), pytest.raises(FormatError, match=text):
             sj.array(given, shape=(3, 2), format=format)
+
+
+def test_results_that_are_held_share_no_memory():
+    """Copies are in blocks that earlier ones had: never in those of arrays that somebody still has, or of parts of these."""
+    rng, held = np.random.default_rng(5), []
+    for _ in range(300):
+        kind = rng.choice(["csr", "csc", "coo"])
+        n = int(rng.choice([3, 40, 45, 300, 320, 2000]))
+        array = sp.random_array((n, n), density=min(1, 4 / n), format=kind, rng=rng)
+        with config.using(choose="passes=compiled"):
+            made = sj.array(array)
+        what = int(rng.integers(4))
+        kept = (made, made.T, made.data, made * 2)[what]
+        held.append((kept, (array, array.T, made.data.copy(), 2 * array)[what]))
+        del made, kept
+        if len(held) > 10:
+            for mine, wanted in held:
+                if isinstance(mine, np.ndarray):
+                    np.testing.assert_array_equal(mine, wanted)
+                else:
+                    assert abs(mine.to_scipy() - wanted).nnz == 0
+            held = held[int(rng.integers(1, 10)) :]

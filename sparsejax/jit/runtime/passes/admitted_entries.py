@@ -10,8 +10,10 @@ of segments are looked at by themselves, so that nothing branches for each entry
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +21,14 @@ import numpy as np
 from sparsejax.formats.admission import Admitted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.jit.backend.builder import Builder, Val
-from sparsejax.jit.backend.compiler import Kernel
+from sparsejax.jit.backend.compiler import Kernel, check
 from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, run, run_parts, vectors
 from sparsejax.jit.runtime.system import result_memory, threads
+from sparsejax.jit.runtime.system.result_memory import word_at
 
 OUTSIDE, FALLS = range(2)
 """What a kernel tells."""
@@ -33,36 +36,38 @@ LANES, BLOCK = 16, 4096
 """Entries that are compared at once, and after how many it is seen whether some fall."""
 TOGETHER = 1 << 20
 """Bytes of results that share a block: what is kept of one keeps all of it, and to take a block in place of three is a third of a small copy."""
-BYTE = np.dtype(np.uint8)
 
 
 def admitted(
     pos: Array | None, columns: Sequence[Array], extents: Sequence[int], vals: Array, copies: bool
 ) -> Admitted | None:
     """See `formats.passes`."""
-    count, rows = len(vals), 0 if pos is None else len(pos) - 1
-    found, narrow = [*columns, vals], [crd_dtype(n) for n in extents]
+    count, rows, pos_size = len(vals), 0, 0
+    found = [*map(np.ascontiguousarray, columns), np.ascontiguousarray(vals)]
+    if pos is not None:
+        pos = np.ascontiguousarray(pos)
+        rows, pos_size = len(pos) - 1, pos.itemsize
+    sizes, alone = tuple([column.itemsize for column in found]), count < FAR or threads.count() == 1
+    narrow = tuple(map(crd_dtype, extents))
+    if copies and alone and 8 * rows + count * (8 * len(columns) + sizes[-1]) <= TOGETHER:
+        return _together(pos_size, sizes, narrow, vals.dtype)(pos, found, extents)
+    vals = found[-1]
     slots: list[int | Array] = []
     if pos is not None:
-        pos_size, wanted = pos.itemsize, [(rows + 1, INT64)]
-    else:
-        pos_size, wanted = 0, []
+        ends, place = result_memory.fresh(rows + 1, INT64, None)
+        slots += pos, place
+        pos = ends
+    for k, extent in enumerate(extents):
+        slots += extent, found[k]
+        if copies:
+            found[k], place = result_memory.fresh(count, narrow[k], None)
+            slots.append(place)
     if copies:
-        wanted += [(count, dtype) for dtype in narrow]
-        wanted.append((count, vals.dtype))
-    made, places = _room(wanted) if wanted else ([], [])
-    if pos is not None:
-        slots += pos, places[0]
-        pos = made.pop(0)
-        del places[0]
-    for k, column in enumerate(columns):
-        slots += (extents[k], column, places[k]) if copies else (extents[k], column)
-    if copies:
-        found = made
-        slots += vals, places[-1]
+        found[-1], place = result_memory.fresh(count, vals.dtype, None)
+        slots += vals, place
     outs = tuple([dtype.itemsize for dtype in narrow]) if copies else ()
-    kernel = _admitted(pos_size, tuple([c.itemsize for c in columns]), outs, vals.itemsize if copies else 0)
-    if count < FAR or threads.count() == 1:
+    kernel = _admitted(pos_size, sizes[:-1], outs, sizes[-1] if copies else 0)
+    if alone:
         told = np.empty(2, INT64)
         run(kernel, 0, rows, 0, count, count, told, *slots)
         outside, falls = told.tolist()
@@ -71,6 +76,49 @@ def admitted(
     if outside:
         return None
     return pos, found[:-1], found[-1], not falls
+
+
+@functools.cache
+def _together(
+    pos_size: int, sizes: tuple[int, ...], narrow: tuple[np.dtype[Any], ...], kind: np.dtype[Any]
+) -> Callable[[Array | None, Sequence[Array], Sequence[int]], Admitted | None]:
+    """`admitted`, with copies, of vectors of these sizes, the last one of values, as a function: all copies are in one block, which an earlier result of
+    the function had where nobody refers to it any more, behind what the kernel tells."""
+    widths, size = tuple([dtype.itemsize for dtype in narrow]), kind.itemsize
+    kernel, take = _admitted(pos_size, sizes[:-1], widths, size), result_memory.blocks()
+    made_of, each = tuple(zip(narrow, widths, strict=True)), sum(widths) + size
+    spare = ALIGNMENT * (len(sizes) + 2)
+    pack = struct.Struct(f"{5 + 2 * bool(pos_size) + 3 * len(sizes)}q").pack
+
+    def admit(pos: Array | None, given: Sequence[Array], extents: Sequence[int]) -> Admitted | None:
+        vals = given[-1]
+        count, rows, room = len(vals), 0, spare + len(vals) * each
+        if pos is not None:
+            rows = len(pos) - 1
+            room += 8 * rows
+        whole, begin, told = take(room)
+        slots, made, ends = [0, rows, 0, count, count, told], [], None
+        at = ALIGNMENT
+        if pos is not None:
+            end = at + 8 * rows + 8
+            slots += address(pos), told + at
+            ends = whole[begin + at : begin + end].view(INT64)
+            at = end + ALIGNMENT - 1 & -ALIGNMENT
+        for (dtype, width), column, extent in zip(made_of, given, extents, strict=False):
+            end = at + count * width
+            slots += extent, address(column), told + at
+            made.append(whole[begin + at : begin + end].view(dtype))
+            at = end + ALIGNMENT - 1 & -ALIGNMENT
+        slots += address(vals), told + at
+        status = kernel.function(pack(*slots))
+        if status:
+            check(status)
+        if word_at(told):
+            return None
+        begin += at
+        return ends, made, whole[begin : begin + count * size].view(kind), not word_at(told + 8)
+
+    return admit
 
 
 def _in_parts(kernel: Kernel, rows: int, count: int, slots: Sequence[int | Array]) -> list[int]:
@@ -87,23 +135,6 @@ def _in_parts(kernel: Kernel, rows: int, count: int, slots: Sequence[int | Array
     )
     together: list[int] = told.sum(axis=0).tolist()
     return together
-
-
-def _room(wanted: Sequence[tuple[int, np.dtype[Any]]]) -> tuple[list[Array], list[int]]:
-    """Read-only vectors for a kernel to write, each from the beginning of a line on, and their addresses; small ones in one block."""
-    begins, end = [], 0
-    for n, dtype in wanted:
-        begins.append(end)
-        end += n * dtype.itemsize + ALIGNMENT - 1 & -ALIGNMENT
-    if end > TOGETHER:
-        pairs = [result_memory.fresh(n, dtype, None) for n, dtype in wanted]
-        return [made for made, _ in pairs], [place for _, place in pairs]
-    whole = result_memory.empty(end + ALIGNMENT, BYTE)
-    begin = address(whole)
-    first = -begin % ALIGNMENT
-    whole = whole[first:]
-    made = [whole[k : k + n * dtype.itemsize].view(dtype) for k, (n, dtype) in zip(begins, wanted, strict=True)]
-    return made, [begin + first + k for k in begins]
 
 
 @as_kernel

@@ -76,9 +76,7 @@ class SegmentPasses(Passes):
     def admitted(
         self, pos: Array | None, columns: Sequence[Array], extents: Sequence[int], vals: Array, copies: bool
     ) -> Admitted | None:
-        whole = np.ascontiguousarray
-        given, pos = [whole(column) for column in columns], None if pos is None else whole(pos)
-        found = admitted_entries.admitted(pos, given, extents, whole(vals), copies)
+        found = admitted_entries.admitted(pos, columns, extents, vals, copies)
         return found if copies or found is None else (found[0], list(columns), vals, found[3])
 
     def numbered(self, listed: Array, extent: int) -> tuple[Array, Array]:

@@ -42,6 +42,8 @@ PASSING = 2 << 20
 Passing = tuple[Own | None, int]
 """Memory for results that pass, and bytes of the largest."""
 
+_BYTE = np.dtype(np.uint8)
+
 freeze: Any = np.ndarray.setflags
 """`freeze(array, False)` is `array.setflags(write=False)` in half of the time, as no argument has a name."""
 _all: Any = (ctypes.c_size_t * (1 << 58)).from_address(0)
@@ -76,6 +78,12 @@ address_of = _by_structure if _agrees() else _by_interface
 """Where a contiguous array is in memory."""
 words: Any = _all if address_of is _by_structure else None
 """All memory as words of eight bytes, if arrays are where `address_of` finds them there: `words[id(array) + HEAD >> 3]`; else None."""
+
+
+def word_at(address: int) -> int:
+    """The word of eight bytes at an address, which is a multiple of eight."""
+    word: int = _all[address >> 3]
+    return word
 
 
 def _passed_by_structure(slots: Sequence[int | NDArray[Any]]) -> list[int]:
@@ -253,6 +261,18 @@ def passing(dtype: np.dtype[Any]) -> Passing:
 def _own(dtype: np.dtype[Any], loose: float = 2) -> Own | None:
     """Memory that results of one step had, whatever their size; None where it is not used again."""
     return Own(lambda count: _begun(count, dtype), loose) if host.has("recycling") else None
+
+
+def blocks() -> Callable[[int], Block]:
+    """Read-only blocks of bytes, aligned, for the vectors of one result: a function of how many. What it returns an earlier block was, where nobody refers
+    to that any more and it is hardly larger."""
+
+    def make(count: int) -> Block:
+        whole, begin, address = _begun(count, _BYTE)
+        freeze(whole, False)
+        return whole, begin, address
+
+    return Own(make, loose=1.25, spare=0).take if host.has("recycling") else make
 
 
 def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -130,17 +130,17 @@ class Own(_Kept[Block]):
     (750, 375)
     """
 
-    __slots__ = ("__weakref__", "_loose", "_make")
+    __slots__ = ("__weakref__", "_loose", "_make", "_spare")
     many = MOST
 
-    def __init__(self, make: Callable[[int], Block], loose: float = 2) -> None:
-        """A block has room for so many times the elements of a result at most."""
+    def __init__(self, make: Callable[[int], Block], loose: float = 2, spare: float = 0.25) -> None:
+        """A block has room for so many times the elements of a result at most, a new one for a part more."""
         super().__init__()
-        self._make, self._loose = make, loose
+        self._make, self._loose, self._spare = make, loose, spare
         _owns.add(self)
 
     def take(self, count: int) -> Block:
-        """What `make` gives for `count` elements, and a quarter more where that is new; one that is free and too small gives its place to it, so that
+        """What `make` gives for `count` elements, and some more where that is new; one that is free and too small gives its place to it, so that
         sizes that take turns lie in one block. No other thread takes it, as in `Rooms`."""
         loose, small = self._loose, None
         for whole, begin, address in self._kept:
@@ -149,7 +149,7 @@ class Own(_Kept[Block]):
                     small = whole
                 elif len(whole) <= loose * count + begin:
                     return whole, begin, address
-        found = self._make(count + (count >> 2))
+        found = self._make(count + int(count * self._spare))
         if small is None and len(self._kept) >= MOST:
             small = self._kept[0][0]
         if small is not None:
