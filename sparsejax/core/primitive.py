@@ -410,10 +410,9 @@ def clear_caches() -> None:
 def weak_scalar(value: Any) -> Array:
     """A Python number as a run-time array of no dimensions, weakly typed."""
     kind = type(value)
-    if kind is float:
-        found = _floats.get(value)
-        if found is not None:
-            return found
+    kept = _floats if kind is float else _integers if kind is int else None
+    if kept is not None and (found := kept.get(value)) is not None:
+        return found
     known = _numbers.get(kind)
     if known is None or (kind is int and not -(2**63) <= value < 2**63):
         aval = scalar_aval(value, is_literal=False)
@@ -424,15 +423,18 @@ def weak_scalar(value: Any) -> Array:
         if kind in (bool, int, float, complex) and aval.dtype != np.uint64:
             _numbers[kind] = known
     found = made(Storage.dense(known[1], np.asarray([value], known[0].dtype), {}), known[0])
-    if kind is float and value and value == value:  # zeros of both signs are equal, and NaN not to itself
+    if kept is not None and (
+        kind is int or (value and value == value)
+    ):  # zeros of both signs are equal, NaN not to itself
         found._storage.vals.flags.writeable = False
-        if len(_floats) >= 256:
-            _floats.clear()
-        _floats[value] = found
+        if len(kept) >= 256:
+            kept.clear()
+        kept[value] = found
     return found
 
 
 _floats: dict[float, Array] = {}
+_integers: dict[float, Array] = {}
 """Some numbers that were given lately."""
 _templates: dict[Aval, Template] = {}
 _numbers: dict[type, tuple[Aval, Template]] = {}

@@ -139,6 +139,8 @@ def _several(closed: ClosedJaxpr, plan: Plan, tree: tree_util.PyTreeDef) -> Call
     """A plan as a function of operands."""
     consts, avals = [c._storage for c in closed.consts], plan.out_avals
     kind, _, children = tree.node or (None, None, ())
+    if kind is None and len(avals) == 1:
+        return lambda storages: made(plan.outcome([*consts, *storages])[0], avals[0])
     if kind is tuple and all(c is None for c in children):
         return lambda storages: tuple(map(made, plan.outcome([*consts, *storages]), avals))
     return lambda storages: tree_util.tree_unflatten(tree, map(made, plan.outcome([*consts, *storages]), avals))

@@ -378,6 +378,9 @@ class Plan(Body):
             results = self._programs.run(self, storages)
             if results is not None:
                 return results
+        return self._in_steps(storages)
+
+    def _in_steps(self, storages: Sequence[Storage]) -> list[Storage]:
         found = self._line.call(storages)
         if found is None:
             return self._written(storages).run(storages)
@@ -385,7 +388,13 @@ class Plan(Body):
 
     def outcome(self, storages: Sequence[Storage], donated: Mapping[int, Storage] | None = None) -> list[Storage]:
         """As `run`; results are copied where they would share memory that the caller may change after the call."""
-        results = self.run(storages, donated)
+        if donated or self._programs is None:
+            results = self.run(storages, donated)
+        else:
+            owned = self._programs.run(self, storages)
+            if owned is not None:
+                return owned
+            results = self._in_steps(storages)
         return results if self.fresh else library_call.all_owned(results, storages)
 
     def _run_donated(self, storages: Sequence[Storage], donated: Mapping[int, Storage]) -> list[Storage]:

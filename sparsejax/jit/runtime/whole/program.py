@@ -32,7 +32,7 @@ from sparsejax.formats import convert, copies
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime import binding
+from sparsejax.jit.runtime import binding, library_call
 from sparsejax.jit.runtime.kernels import KernelRunner, turn
 from sparsejax.jit.runtime.system import allocator, result_memory, threads
 from sparsejax.jit.runtime.whole import driver, loop
@@ -62,7 +62,7 @@ class Programs:
         self._asked: dict[Any, int] = {}
 
     def run(self, plan: Any, storages: Sequence[Storage]) -> list[Storage] | None:
-        """The results of `plan`; None where there is no table, or not yet."""
+        """The results of `plan`, none in memory that the caller may change after the call; None where there is no table, or not yet."""
         settings, count, kept, program = self._last
         now = config.planning()
         if (now is settings or now == settings) and count == threads.count():
@@ -92,7 +92,7 @@ class Programs:
                 self._known = {}
             self._known[key] = made
             if made is None or not config.forcing:
-                return [registers[k] for k in plan.results]
+                return library_call.all_owned([registers[k] for k in plan.results], storages)
         program = self._known[key]
         self._last = settings, count, kept, program
         return None if program is None else program.run(storages)
@@ -140,6 +140,8 @@ class Program:
         self._makers: list[_Made] = []
         for k, register in of.items():
             self._makers.append(self._result(table, places, k, register, samples[k]))
+        self._only = self._makers[0] if len(self._makers) == 1 and type(self._makers[0]) is not _Given else None
+        """What makes the only result, which shares no memory with operands."""
         adopted = {word for m in self._makers if isinstance(m, _Adopted) for word in m.words}
         self._finish(table, adopted, samples)
 
@@ -198,9 +200,10 @@ class Program:
             if x.form is None and s.shape == () and s.format.is_dense:
                 template[x.at : x.at + x.size] = ints_of(binding.input_slots(s))
                 self._numbers[x.operand] = s
-        self._loads = [(x.operand, 8 * x.at, 8 * (x.at + x.size), x) for x in table.loads]
+        self._loads = [(x.operand, 8 * x.at, 8 * (x.at + x.size + len(x.heads)), x) for x in table.loads]
         self._few: tuple[Callable[..., Any], Any, list[Any]] | None = None
         self._template = template.tobytes()
+        self._rooms: list[tuple[Any, Any, int]] = []
 
     def _changing(self, storages: Sequence[Storage]) -> tuple[Callable[..., Any], Any, list[Any]]:
         """What tells whether numbers are those that are in their places, and what is to be put there then: numbers that come again are constants."""
@@ -211,10 +214,19 @@ class Program:
         self._few = constants, constants(storages), [load for load in self._loads if load[0] not in there]
         return self._few
 
+    def _room(self) -> tuple[Any, Any, int]:
+        """Memory for the words of a call, as bytes and as words, and where it is."""
+        own = bytearray(self._template)
+        view = memoryview(own)
+        return view, view.cast("q"), result_memory.address_of(np.frombuffer(own, np.int64))
+
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
-        """The results for these operands."""
-        memory = bytearray(self._template)
-        words = np.frombuffer(memory, np.int64)
+        """The results for these operands, none in memory that the caller may change after the call."""
+        try:
+            memory, words, address = room = self._rooms.pop()
+            memory[:] = self._template
+        except IndexError:  # the first call, or others are running
+            memory, words, address = room = self._room()
         converted = []  # alive while their addresses are in the table
         constants, numbers, loads = self._few or self._changing(storages)
         for operand, begin, end, load in loads if constants(storages) == numbers else self._loads:
@@ -222,11 +234,10 @@ class Program:
             if load.form is not None:
                 s = copies.converted(s, load.form) if load.kept else convert.convert(s, load.form)
                 converted.append(s)
-            memory[begin:end] = s.cache.get("slots") or binding.input_slots(s)
-            if not load.heads:
-                continue
-            for k, level in enumerate(load.heads, load.at + load.size):
-                words[k] = len(s.buffers[level][-1])
+            if load.heads:
+                memory[begin:end] = s.cache.get("counted") or _counted(s, load.heads)
+            else:
+                memory[begin:end] = s.cache.get("slots") or binding.input_slots(s)
         fresh: list[tuple[Any, bytes]] = []
         for place, results in self._outputs:
             taken = results.next()
@@ -235,23 +246,33 @@ class Program:
         blocks: set[int] = set()
         try:
             for word, size in self._apart:
-                address = allocator.take(size)
-                blocks.add(address)
-                words[word] = address
-            address = result_memory.address_of(words)
+                block = allocator.take(size)
+                blocks.add(block)
+                words[word] = block
             words[driver.WORDS] = address
             try:
                 self._ops.drive(address, words, words, None)
             except BaseException:
                 for word, owned in self._all:
                     if words[word] and (owned < 0 or words[owned]):
-                        allocator.give(int(words[word]))
+                        allocator.give(words[word])
                 raise
+            if self._only is not None:
+                return [self._only(words, storages, fresh, blocks)]
             found = [made(words, storages, fresh, blocks) for made in self._makers]
+            found = library_call.all_owned(found, storages)
             return found if self._order is None else [found[k] for k in self._order]
         finally:
+            self._rooms.append(room)
             if blocks:
                 allocator.release([*blocks])
+
+
+def _counted(storage: Storage, heads: Sequence[int]) -> bytes:
+    """The packed slots of an operand with how many coordinates there are, per level that starts a segment; they are kept with it."""
+    counts = np.array([len(storage.buffers[level][-1]) for level in heads], np.int64)
+    made = storage.cache["counted"] = binding.input_slots(storage) + counts.tobytes()
+    return made
 
 
 class _Given:
