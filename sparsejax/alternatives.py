@@ -14,6 +14,7 @@ HOST = {
     "masks": "loops end in narrower vectors and single elements instead of a vector with masked lanes",
     "fma": "what rounding loses of a sum is found by additions alone, not by products with one beside them",
     "gathers": "elements at places that are not consecutive are loaded one by one",
+    "entry": "Python enters kernels by ctypes instead of functions of its own calling convention",
     "recycling": "reference counts are not asked whether memory of results or donated arguments can be used again",
 }
 PASSES = {

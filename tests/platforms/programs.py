@@ -16,7 +16,7 @@ from scipy.special import log_softmax
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config, lax, nn
-from sparsejax.jit.backend import compiler, loader
+from sparsejax.jit.backend import compiler, entry, loader
 from sparsejax.jit.runtime import donation
 from sparsejax.jit.runtime.system import allocator, pool, reuse
 
@@ -261,6 +261,7 @@ def watched():
         setattr(owner, name, watching)
 
     watch(loader, "load", "loader")
+    watch(entry, "_bind", "entry")
     watch(pool.Pool, "__init__", "futex")
     watch(allocator, "array", "mremap")
     watch(reuse.Recycled, "again", "recycling")

@@ -52,10 +52,10 @@ def test_memory_between_steps_is_used_again(layer):
     made = [function(A, H, W) for _ in range(4)]
     (step,) = (s for s in plan_of(function)._line.steps if isinstance(s, library_call.NumPyCall))
     product = step
-    assert len(product._recycled._kept) == 1
-    seen = product._recycled._kept[0][0]
+    assert len(product._recycled.kept) == 1
+    seen = product._recycled.kept[0][0]
     made.append(function(A, H, W))
-    assert len(product._recycled._kept) == 2, "memory that somebody looks at was used again"
+    assert len(product._recycled.kept) == 2, "memory that somebody looks at was used again"
     del seen
     for y in made:
         np.testing.assert_allclose(y.todense(), wanted)

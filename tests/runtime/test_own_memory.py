@@ -42,7 +42,7 @@ def test_a_block_that_was_given_up_is_not_used_again():
     whole = own.take(1000)[0]
     reuse.release(whole)
     del whole
-    assert not own._kept
+    assert not own.kept
 
 
 def test_results_hold_twice_their_bytes_at_most():
@@ -59,7 +59,7 @@ def test_a_free_block_that_is_too_small_gives_its_place_to_a_larger_one():
     own = reuse.Own(lambda count: (made.append(count), np.empty(count), 0, 0)[1:], math.inf)
     for count in (600, 1_000, 610, 990, 300, 1_240):
         assert len(own.take(count)[0]) >= count
-    assert made == [750, 1_250] and len(own._kept) == 1
+    assert made == [750, 1_250] and len(own.kept) == 1
 
 
 def test_what_passes_lies_where_the_last_of_its_size_lay():

@@ -10,7 +10,7 @@ import sparsejax as sj
 from sparsejax.jit.backend import host
 from sparsejax.jit.runtime.system import result_memory, reuse
 
-SIZES = [result_memory.TINY // 8 + 1, result_memory.RETURNED // 8]
+SIZES = [12, result_memory.TINY // 8, result_memory.TINY // 8 + 1, result_memory.RETURNED // 8]
 
 
 def address(y):
@@ -161,7 +161,7 @@ def test_memory_that_is_kept_is_bounded(monkeypatch):
         kept[0].keep((vals, b""))
     del vals
     assert [r.again() is not None for r in kept] == [True, False, True, True]
-    assert everything._bytes == sum(v.nbytes for r in kept for v, _ in r._kept) == sum(everything._keepers.values())
+    assert everything._bytes == sum(v.nbytes for r in kept for v, _ in r.kept) == sum(everything._keepers.values())
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -20,37 +20,37 @@ from collections.abc import Callable
 from typing import Any
 
 from sparsejax import config
-from sparsejax.cached import Recent
+from sparsejax.cached import Recent, cached_property
 from sparsejax.errors import NEGATIVE_POWER
-from sparsejax.jit.backend import builder, engine, host, loader, object_cache, records
+from sparsejax.jit.backend import builder, engine, entry, host, loader, object_cache, records
 
 log = logging.getLogger("sparsejax")
 
 
 class Kernel:
-    """A compiled kernel: call it with packed 8-byte slots."""
+    """A compiled kernel: call it with packed 8-byte slots. The interpreter lock is released meanwhile."""
 
     def __init__(self, address: int, keep: Any, key: str = "") -> None:
         """`key` is the digest of its text."""
         self._keep = keep
         self.address, self.key = address, key
-        self.function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
+        self.run_packed = entry.call(address)
+        """Run the kernel on packed slots that it only reads (a dense output), in one part or several; the status code."""
 
-    def run_packed(self, slots: bytes) -> int:
-        """Run the kernel on packed slots that it only reads (a dense output); the status code."""
-        status: int = self.function(slots)
-        return status
-
-    def run_at(self, address: int) -> int:
+    @cached_property
+    def run_at(self) -> Callable[[int], int]:
         """Run the kernel on the slots at an address; the status code."""
-        status: int = self.function(address)
-        return status
+        return entry.at(self.address)
 
-    def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
-        """Run the kernel on packed slots; the status code and the slots afterwards. The interpreter lock is released meanwhile."""
-        array = ctypes.create_string_buffer(slots, len(slots))
-        status: int = self.function(array)
-        return status, struct.unpack(f"{len(slots) // 8}q", array)
+    @cached_property
+    def _after(self) -> entry.After:
+        return entry.after(self.address)
+
+    def __call__(self, *slots: bytes) -> tuple[int, tuple[int, ...]]:
+        """Run the kernel on packed slots, in one part or several; the status code and the slots afterwards."""
+        left = self._after(*slots)
+        status, *after = struct.unpack(f"{len(left) // 8}q", left)
+        return status, tuple(after)
 
 
 _KEPT = 1024

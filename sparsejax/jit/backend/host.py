@@ -15,6 +15,8 @@ from sparsejax.jit.backend import engine
 
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 _LINUX = sys.platform == "linux" and sys.maxsize > 2**32
+NEEDS = {"entry": "loader"}
+"""What is made of something else."""
 
 
 def has(name: str) -> bool:
@@ -24,7 +26,7 @@ def has(name: str) -> bool:
     ...     has("masks")
     False
     """
-    return name not in config.skip() and _offers(name)
+    return name not in config.skip() and _offers(name) and (name not in NEEDS or has(NEEDS[name]))
 
 
 @functools.cache
@@ -43,12 +45,14 @@ def _offers(name: str) -> bool:
         case "gathers":
             return any(feature.startswith("amx") for feature in _features())
         case "recycling":
-            return _counts_references()
+            return _one_at_a_time()
+        case "entry":
+            return _one_at_a_time()
     raise KeyError(name)
 
 
-def _counts_references() -> bool:
-    """Whether `sys.getrefcount` tells that nobody else refers to an object: in CPython, where one thread runs at a time."""
+def _one_at_a_time() -> bool:
+    """Whether this is CPython where one thread runs at a time: there `sys.getrefcount` tells that nobody else refers to an object."""
     locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     return sys.implementation.name == "cpython" and locked()
 

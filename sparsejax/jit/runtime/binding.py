@@ -16,7 +16,7 @@ from sparsejax.cached import copied
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage, dense_template
-from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend import compiler, entry
 from sparsejax.jit.codegen import abi
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.ir import cin, operators
@@ -85,7 +85,6 @@ class Binding:
         """Whose positions the output has, if these are given."""
         self._kernel: compiler.Kernel | chunked.Chunked = compiled
         self._compiled, self._output = compiled, output
-        self._call: Callable[[bytes], int] | None = None
         self.numbers = constants
         """The numbers that it reads."""
         self._first = b"" if constants is None else _pack_one(result_memory.address_of(constants))
@@ -108,6 +107,7 @@ class Binding:
         bounded = any(isinstance(n, Bounded) for n in output.shape)
         if cut is not None and not (bounded and (output.format.blocked or self._partial)):
             self._kernel = chunked.Chunked(compiled, output, cut)
+        self._call: entry.Call = self._kernel.run_packed
         if not self._dense:
             self._grows(output, shared)
         if bounded:
@@ -193,7 +193,7 @@ class Binding:
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
         vals, last = results.next()
-        status = (self._call or self._callable())(slots + last)
+        status = self._call(slots, last)
         if status:
             compiler.check(status)
         return vals
@@ -204,19 +204,17 @@ class Binding:
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
         if self._dense:
-            vals, last = self._results.next()
-            status = (self._call or self._callable())(slots + last)
+            made, last = self._results.storage(self._template)
+            status = self._call(slots, last)
             if status:
                 compiler.check(status)
-            made = Storage.dense(self._template, vals, {"slots": last, "maker": self._results})
-            made.ours = True  # type: ignore[misc]
             return made
         if self._given is not None:
             return self._given.run(self._kernel, slots, inputs)
         if self._growing:  # nobody has foretold how many coordinates there are: about as many as in an operand
             self._growing = False
             self._make_room((max((len(s.vals) for s in inputs), default=0),) * len(self._room))
-        status, after = self._kernel(slots + self._empty)
+        status, after = self._kernel(slots, self._empty)
         if status:
             self._adoption.release(after)
             compiler.check(status)
@@ -235,11 +233,10 @@ class Binding:
         vals, address = self.memory(size)
         last = _packer(len(shape) + 1)(*shape, address)
         if self._partial is None:
-            status = (self._call or self._callable())(slots + last)
+            status = self._call(slots, last)
         else:
-            status = chunked.Chunked(self._compiled, self._output._replace(shape=shape), self._partial).run_packed(
-                slots + last
-            )
+            chunks = chunked.Chunked(self._compiled, self._output._replace(shape=shape), self._partial)
+            status = chunks.run_packed(slots, last)
         if status:
             compiler.check(status)
         made = Storage.dense((self.format, shape, self.zero, ((),) * len(shape)), vals, {"slots": last})
@@ -254,16 +251,16 @@ class Binding:
         rooms = [int(entries * n) for n in self._yield]
         packed = slots + _pack((*shape, *((0,) * self._pointers), *rooms))
         kernel = self._kernel
-        status, after = kernel(packed, shape) if isinstance(kernel, chunked.Chunked) else kernel(packed)
+        status, after = kernel(packed, shape=shape) if isinstance(kernel, chunked.Chunked) else kernel(packed)
         if status:
             self._adoption.release(after)
             compiler.check(status)
         self._yield = tuple(1.125 * n / entries for n in self._adoption.counts(after))
         return self._adoption.take(after, shape)
 
-    def sized(self) -> Callable[[bytes], int] | None:
+    def sized(self) -> entry.Call | None:
         """What calls the kernel on slots, for outputs of any shape; None where chunks must know it."""
-        return None if self._partial is not None else self._call or self._callable()
+        return None if self._partial is not None else self._call
 
     def quick(
         self,
@@ -289,7 +286,7 @@ class Binding:
                 asked.append((k, name, value))
             elif few.level >= 0:
                 counted.append(written.Counted(inputs[k].operand, *few))
-        bound = self._first, self._callable(), self._results, self._template
+        bound = self._first, self._call, self._results, self._template
         return written.fixed(inputs, counted, asked, bound, settings, otherwise)
 
     def _make_room(self, counts: Sequence[int]) -> None:
@@ -302,17 +299,12 @@ class Binding:
         slots = self.fixed(inputs, vals)
         if clear and self._content is not None:
             result_memory.fill(vals, int(slots[-1]), self._content)
-        status = (self._call or self._callable())(slots.tobytes())
+        status = self._call(slots.tobytes())
         if status:
             compiler.check(status)
         made = Storage.dense(self._template, vals, {})
         made.ours = True  # type: ignore[misc]
         return made
-
-    def _callable(self) -> Callable[[bytes], int]:
-        """What a dense output is computed by; not before it is needed, as a kernel may be compiled when it is first called."""
-        self._call = getattr(self._kernel, "function", None) or self._kernel.run_packed
-        return self._call
 
 
 def _check_size(form: Format, shape: Sequence[int]) -> None:
@@ -355,7 +347,7 @@ class _GivenMemory:
     def run(self, kernel: compiler.Kernel | chunked.Chunked, slots: bytes, inputs: Sequence[Storage]) -> Storage:
         """The output of a kernel with these slots of its inputs."""
         memory = self._memory(inputs)
-        status = kernel.run_packed(slots + self._slots(memory))
+        status = kernel.run_packed(slots, self._slots(memory))
         if status:
             compiler.check(status)
         return self._storage(memory, inputs)

@@ -129,14 +129,15 @@ class Chunked:
         table[:, -1] = rows
         return table
 
-    def run_packed(self, slots: bytes) -> int:
-        """As `runtime.Kernel.run_packed`: all chunks of a dense output."""
+    def run_packed(self, *given: bytes) -> int:
+        """As `compiler.Kernel.run_packed`: all chunks of a dense output."""
         if self.alone:
-            return self._kernel.run_packed(slots + _ALONE)
+            return self._kernel.run_packed(*given, _ALONE)
+        slots = b"".join(given)
         if self._partial == "scalar" and threads.count() == 1:
             return self._run_in_turn(slots)
         if self._small and self._cut.rows(slots) == 1:
-            return self._run_in_turn(slots) if self._partial else self._kernel.run_packed(slots + _ALONE)
+            return self._run_in_turn(slots) if self._partial else self._kernel.run_packed(slots, _ALONE)
         table = self._table(slots)
         if not self._partial:
             return threads.run(self._kernel.address, table)
@@ -159,9 +160,9 @@ class Chunked:
         parts = np.empty(_SCALAR * chunks + words + 3)
         address = result_memory.address_of(parts)
         if not self._long:
-            return _in_turn().run_packed(_pack_turn(self._kernel.address, address, chunks, words) + slots)
+            return _in_turn().run_packed(_pack_turn(self._kernel.address, address, chunks, words), slots)
         for chunk in range(chunks + 1):
-            status = run(slots + _pack_chunk(chunk, chunks, address))
+            status = run(slots, _pack_chunk(chunk, chunks, address))
             if status:
                 return status
         return 0
@@ -197,12 +198,12 @@ class Chunked:
         return status
 
     def run_at(self, slots: int) -> int:
-        """As `runtime.Kernel.run_at`."""
+        """As `compiler.Kernel.run_at`."""
         return self.run_packed(ctypes.string_at(slots, 8 * self._slots))
 
-    def __call__(self, slots: bytes, shape: tuple[int, ...] | None = None) -> tuple[int, tuple[int, ...]]:
-        """As `runtime.Kernel.__call__`: all chunks of a growing output, placed together. It has another `shape` where one is given."""
-        table = self._table(slots)
+    def __call__(self, *parts: bytes, shape: tuple[int, ...] | None = None) -> tuple[int, tuple[int, ...]]:
+        """As `compiler.Kernel.__call__`: all chunks of a growing output, placed together. It has another `shape` where one is given."""
+        table = self._table(b"".join(parts))
         layout, rows = self._layout if shape is None else self._layout.at(shape), len(table)
         own = table[:, -2 - layout.size : -2]  # the slots of the output
         if rows > 1:

@@ -2,24 +2,25 @@
 these do not need. A tiny product spends more time in these than in its kernel (`python -m benchmarks.first_calls`).
 
 a csr matrix and a vector, of one shape:    if not low <= len(i0.buffers[1][-1]) < high: return otherwise(operands)
-                                            vals, last = the next memory of the result
-                                            status = call((i0.cache.get("slots") or p0(i0)) + (i1.cache.get("slots") or p1(i1)) + last)
+                                            made, last = a storage of a result that nobody refers to any more, or another one
+                                            status = call(i0.cache.get("slots") or p0(i0), i1.cache.get("slots") or p1(i1), last)
 """
 
 from __future__ import annotations
 
 import functools
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from sparsejax import config
 from sparsejax.formats import Format
-from sparsejax.formats.storage import Storage
-from sparsejax.jit.backend import compiler
+from sparsejax.formats.storage import Storage, Template
+from sparsejax.jit.backend import compiler, entry
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.graph.shared_patterns import values_of
-from sparsejax.jit.runtime.system import result_memory
+from sparsejax.jit.runtime.system import result_memory, reuse
 
 AS_IT_IS, VALUES, ENTRIES = 0, 1, 2
 """How an operand is read: as it is, its values as a dense array, or those as a vector where no level below the last sparse one is dense."""
@@ -97,20 +98,27 @@ def fixed(
     inputs: Sequence[Input],
     counted: Sequence[Counted],
     kept: Sequence[tuple[int, str, object]],
-    bound: tuple[bytes, Callable[[bytes], int], Any, Any],
+    bound: tuple[bytes, entry.Call, result_memory.Results, Template],
     settings: object,
     otherwise: Callable[[Sequence[Storage]], Storage],
 ) -> Callable[[Sequence[Storage]], Storage]:
     """The result of a kernel of one shape: its slots before those of inputs, what calls it, memory of results, their template. Else, where settings of
     `config` are others, or operands have other counts, or other facts than those `kept` under their names by number of an input, `otherwise`."""
-    first, call, results, (form, shape, fill, buffers) = bound
-    make = _fixed(_reads(inputs), _looks(counted), bool(first), bool(kept))
+    first, call, results, template = bound
+    form, shape, fill, buffers = template
+    stored = results.stored
+    make = _fixed(
+        _reads(inputs), _looks(counted), bool(first), bool(kept), stored is not None, results.content is not None
+    )
     return make(  # type: ignore[no-any-return]
         {
             **_given(inputs, counted),
             "first": first,
             "call": call,
             "results": results,
+            "stored": stored,
+            "content": results.content,
+            "template": template,
             "form": form,
             "shape": shape,
             "fill": fill,
@@ -126,7 +134,7 @@ def sized(
     inputs: Sequence[Input],
     counted: Sequence[Counted],
     rates: Sequence[tuple[int, tuple[float, ...]]],
-    bound: tuple[bytes, Callable[[bytes], int], Any, Format, Any],
+    bound: tuple[bytes, entry.Call, Any, Format, Any],
     most: int,
     like: tuple[int, Any] | None,
     operands: int,
@@ -183,8 +191,8 @@ def _spelled_slots(reads: Sequence[tuple[int, int]], first: bool, last: str) -> 
         if read == ENTRIES:
             parts.append(f"pack_two(len(o{operand}.vals), {_place(f'o{operand}.vals')})")
         else:
-            parts.append(f'(i{k}.cache.get("slots") or p{k}(i{k}))')
-    return " + ".join([*parts, last])
+            parts.append(f'i{k}.cache.get("slots") or p{k}(i{k})')
+    return ", ".join([*parts, last])
 
 
 def _taken(reads: Sequence[tuple[int, int]]) -> list[str]:
@@ -210,6 +218,8 @@ def _fixed(
     looks: tuple[tuple[int, int, tuple[int, ...]], ...],
     first: bool,
     kept: bool,
+    stored: bool,
+    filled: bool,
 ) -> Callable[[dict[str, Any]], Any]:
     lines = [f"o{k} = operands[{k}]" for k in dict.fromkeys(k for k, _ in reads)]
     lines += _taken(reads)
@@ -220,18 +230,39 @@ def _fixed(
     lines += [
         "now = planning()",
         "if now is not settings and now != settings: return otherwise(operands)",
-        "try:",
-        "    vals, last = ready.pop() if (ready := results.ready) else results.take()",
-        "except IndexError:",  # another thread was faster
-        "    vals, last = results.take()",
-        f"status = call({_spelled_slots(reads, first, 'last')})",
-        "if status: check(status)",
-        *_MADE,
-        'made.vals, made.cache, made.ours = vals, {"slots": last, "maker": results}, True',
-        "return made",
     ]
-    names = ["first", "call", "results", "form", "shape", "fill", "buffers", "settings", "otherwise", "kept"]
-    return _maker("operands", lines, [*names, *_names(reads, looks)])
+    called = [f"status = call({_spelled_slots(reads, first, 'last')})", "if status: check(status)"]
+    if stored:
+        lines += [*_again(filled), *called, "return made"]
+        names = ["results", "stored", "template", *(["content"] if filled else [])]
+    else:
+        lines += [
+            "try:",
+            "    vals, last = ready.pop() if (ready := results.ready) else results.take()",
+            "except IndexError:",  # another thread was faster
+            "    vals, last = results.take()",
+            *called,
+            *_MADE,
+            'made.vals, made.cache, made.ours = vals, {"slots": last, "maker": results}, True',
+            "return made",
+        ]
+        names = ["results", "form", "shape", "fill", "buffers"]
+    return _maker("operands", lines, ["first", "call", "settings", "otherwise", "kept", *names, *_names(reads, looks)])
+
+
+def _again(filled: bool) -> list[str]:
+    """The next storage of results that are kept, `made`, and its slots, `last`: `reuse.Stored.again` without a frame."""
+    alone, vals, base = reuse.STORED
+    return [
+        "for vals, base, made, last in stored.kept:",
+        f"    if references(made) <= {alone}:",
+        f"        if len(made.cache) > {reuse.NOTED}: made.cache = stored.noted(last)",
+        f"        if references(vals) <= {vals} and references(base) <= {base}:",
+        *(["            base.fill(content)"] if filled else []),
+        "            break",
+        "else:",
+        "    made, last = results.another(template)",
+    ]
 
 
 @functools.lru_cache(maxsize=512)
@@ -318,6 +349,7 @@ def _met(name: str, storage: Storage) -> object:
 _KNOWN: dict[str, Any] = {
     "Storage": Storage,
     "new": object.__new__,
+    "references": sys.getrefcount,
     "check": compiler.check,
     "planning": config.planning,
     "others": others,

@@ -110,7 +110,7 @@ def _together(
             made.append(whole[begin + at : begin + end].view(dtype))
             at = end + ALIGNMENT - 1 & -ALIGNMENT
         slots += address(vals), told + at
-        status = kernel.function(pack(*slots))
+        status = kernel.run_packed(pack(*slots))
         if status:
             check(status)
         if word_at(told):

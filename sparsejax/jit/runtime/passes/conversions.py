@@ -146,7 +146,7 @@ class Plan:
                 most = LANES + max([len(buffers[level][-1]) for level in self._heads])
                 kept = empty((temporaries - self.sorts) * most + (parents + 1 if self.sorts else 0), _INT64)
                 address = result_memory.address_of(kept)
-            status = kernel.function(slots + self._pack(most, address, *map(result_memory.address_of, made)))
+            status = kernel.run_packed(slots, self._pack(most, address, *map(result_memory.address_of, made)))
             if status:
                 compiler.check(status)
             for array in made:

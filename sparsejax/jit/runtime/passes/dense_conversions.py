@@ -44,10 +44,10 @@ class Plan:
         self.source, self._size, self._wide = source, size, wide
         self._asked = 0
         self._kernel: compiler.Kernel | None = None
-        self.function: Callable[[bytes], int] | None = None
+        self.function: Callable[..., int] | None = None
         """The kernel as it is called, once it is there."""
 
-    def chosen(self, storage: Storage) -> Callable[[bytes], int] | None:
+    def chosen(self, storage: Storage) -> Callable[..., int] | None:
         """The function that writes an array; None where the passes of NumPy are cheaper, or asked for."""
         if config.forcing and choices.free():
             with choices.drawing("conversion", self.source, "dense", storage.shape, storage.dtype):
@@ -55,7 +55,7 @@ class Plan:
                     return None
         if self._kernel is None:
             self._kernel = self._loaded(len(storage.vals))
-            self.function = None if self._kernel is None else self._kernel.function
+            self.function = None if self._kernel is None else self._kernel.run_packed
         return self.function
 
     def _loaded(self, entries: int) -> compiler.Kernel | None:
@@ -159,7 +159,7 @@ def written(storage: Storage, out: NDArray[Any]) -> bool:
         function = plan.chosen(storage)
         if function is None:
             return False
-    status = function((cache.get("slots") or binding.input_slots(storage)) + _pack(result_memory.address_of(out)))
+    status = function(cache.get("slots") or binding.input_slots(storage), _pack(result_memory.address_of(out)))
     if status:
         compiler.check(status)
     return True

@@ -41,7 +41,7 @@ def filled(count: int, dtype: np.dtype[Any], fill: Any) -> Array:
 
 def run(kernel: compiler.Kernel, *slots: int | Array) -> None:
     """Run a pass; arrays are passed by their addresses."""
-    status = kernel.function(_packer(len(slots))(*result_memory.passed(slots)))
+    status = kernel.run_packed(_packer(len(slots))(*result_memory.passed(slots)))
     if status:
         compiler.check(status)
 

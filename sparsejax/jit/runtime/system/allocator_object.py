@@ -1,6 +1,6 @@
 """The object file of `allocator_text` for x86-64: compiling it takes 4 to 6 ms in a process that finds nothing on disk, a third of the first product.
 
-Made by `python -m tools.allocator_object`, which is to be run when that text has changed.
+Made by `python -m tools.objects`, which is to be run when that text has changed.
 """
 
 from __future__ import annotations

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.formats.storage import Storage, Template
 from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime.system import allocator, reuse
-from sparsejax.jit.runtime.system.reuse import Block, Own, Recycled, Rooms
+from sparsejax.jit.runtime.system.reuse import Block, Own, Recycled, Rooms, Stored
 
 SMALLEST = 256 << 10
 """Bytes from which results come from `allocator`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and
@@ -109,21 +110,58 @@ class Results:
     """
 
     def __init__(self, count: int, dtype: np.dtype[Any], value: Any, prefix: bytes = b"") -> None:
-        self._count, self._dtype, self._value, self._prefix = count, dtype, value, prefix
+        self._count, self._dtype, self._prefix = count, dtype, prefix
+        self.content = value
+        """What memory holds when it is given out (None: anything)."""
         self._behind = struct.Struct(f"{len(prefix)}sq").pack
         self._size = count * dtype.itemsize
         self._slots = 1
         """Results that are made room for at once, twice as many every time: the first may be the only one, of a shape that does not come back."""
         self.ready: list[tuple[NDArray[Any], bytes]] = []
         """What `take` would give, from the end; each may be taken once, by popping it."""
-        small = TINY < self._size <= RETURNED and host.has("recycling")
-        recycles = small and choices.pick("memory", ("recycled", "fresh"), "recycled") == "recycled"
-        self.recycled = Recycled() if recycles else None
+        recycles = (
+            0 < self._size <= RETURNED
+            and host.has("recycling")
+            and choices.pick("memory", ("recycled", "fresh"), "recycled") == "recycled"
+        )
+        self.recycled = Recycled() if recycles and self._size > TINY else None
+        self.stored = Stored(self) if recycles and self._size <= TINY else None
+        """Storages of results up to `TINY` bytes."""
 
     def release(self, vals: NDArray[Any]) -> None:
         """Do not use memory that was given out again: somebody else does."""
         if self.recycled is not None:
             self.recycled.release(vals)
+        if self.stored is not None:
+            self.stored.release(vals)
+
+    def storage(self, template: Template) -> tuple[Storage, bytes]:
+        """The storage of a result that is to be written, and its slots. `template` is that of all of these results (`dense_template`)."""
+        if self.stored is not None:
+            again = self.stored.again()
+            if again is None:
+                return self.another(template)
+            if self.content is not None:
+                again[2].fill(self.content)
+            return again[:2]
+        vals, slots = self.next()
+        made = Storage.dense(template, vals, {"slots": slots, "maker": self})
+        made.ours = True  # type: ignore[misc]
+        return made, slots
+
+    def another(self, template: Template) -> tuple[Storage, bytes]:
+        """`storage`, where none of those that are kept will do."""
+        stored = self.stored
+        if stored is None or len(stored.kept) >= stored.many:
+            vals, slots = self.next()
+        else:
+            vals, address = fresh(self._count, self._dtype, self.content)
+            slots = self._behind(self._prefix, address)
+        made = Storage.dense(template, vals, {"slots": slots, "maker": self})
+        made.ours = True  # type: ignore[misc]
+        if stored is not None and len(stored.kept) < stored.many:
+            stored.keep((vals, vals.base, made, slots))  # type: ignore[arg-type]
+        return made, slots
 
     def next(self) -> tuple[NDArray[Any], bytes]:
         """`take`, or what it has prepared."""
@@ -142,11 +180,11 @@ class Results:
         if self.recycled is not None:
             again = self.recycled.again()
             if again is not None:
-                if self._value is not None:
-                    again[0].base.fill(self._value)  # type: ignore[union-attr]
+                if self.content is not None:
+                    again[0].base.fill(self.content)  # type: ignore[union-attr]
                 return again
         self._slots = 2
-        vals, address = fresh(self._count, self._dtype, self._value)
+        vals, address = fresh(self._count, self._dtype, self.content)
         slots = self._behind(self._prefix, address)
         if self.recycled is not None:
             self.recycled.keep((vals, slots))
@@ -156,7 +194,7 @@ class Results:
         stride = max(1, -(-self._size // ALIGNMENT)) * ALIGNMENT
         step, number = stride // self._dtype.itemsize, min(self._slots, PAGE // stride)
         self._slots *= 2
-        whole, start = aligned(number * step, self._dtype, self._value)
+        whole, start = aligned(number * step, self._dtype, self.content)
         freeze(whole, False)
         slots = map(functools.partial(self._behind, self._prefix), range(start, start + number * stride, stride))
         return list(zip(whole.reshape(number, step)[:, : self._count], slots, strict=True))
