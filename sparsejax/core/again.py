@@ -163,11 +163,19 @@ def again(
                     same = recent.get(mark)
                     if same is not None:
                         return same[0]([primitive.weak_scalar(a)._storage, b._storage])
+                    road = roads.get((kind, b._aval._kind))
+                    if road is not None:
+                        found = road.run([primitive.weak_scalar(a)._storage, b._storage], b._aval.shape)
+                        if found is not None:
+                            return found
                 elif kind is int:
                     mark, looked = (kind, a, id(b._aval)), 1
                     same = recent.get(mark)
                     if same is not None:
                         return same[0]([b._storage])
+                    road = roads.get((kind, a, b._aval._kind))
+                    if road is not None and (found := road.run([b._storage], b._aval.shape)) is not None:
+                        return found
             key: list[Any] = []
             storages: list[Storage] = []
             extents: tuple[int, ...] = ()
@@ -366,6 +374,9 @@ class Served(NamedTuple):
 def _short(args: tuple[Any, ...], operands: int, taken: int) -> Any:
     """What a call of so many operands that are `taken` is known by on the shortest road; None where it has none."""
     a, *rest = args
+    if operands == len(args) == 2 and type(a) in (float, int) and type(rest[0]) is Array and taken <= 2:
+        kind = rest[0]._aval.kind
+        return (float, kind) if type(a) is float else (int, a, kind)
     if (
         type(a) is not Array
         or taken > operands

@@ -199,6 +199,11 @@ def test_caches_are_bounded():
 
 NEW_SHAPES = {
     "times an integer": lambda A, x, k: A * 2,
+    "an integer times": lambda A, x, k: 3 * A,
+    "an integer less": lambda A, x, k: (k % 3 - 1) - A,
+    "a float less": lambda A, x, k: (0.5 + k) - A,
+    "a float by": lambda A, x, k: (1.0 * (k - 2)) / (1 + abs(A)),
+    "a large integer times": lambda A, x, k: (1000 + k) * A,
     "times a float": lambda A, x, k: A * (0.5 + k),
     "plus a float": lambda A, x, k: A + (0.5 + k),
     "a power": lambda A, x, k: A ** (1.0 + k % 3),
@@ -221,6 +226,18 @@ def test_calls_of_new_shapes_are_those_of_their_own_numbers(name, form):
         for _ in range(3):
             got = function(A, x, k)
             np.testing.assert_allclose(got.todense() if got.ndim else got.item(), function(dense, x, k), atol=1e-12)
+
+
+def test_numbers_before_arrays_take_the_shortest_road():
+    """As those behind them do; True, 1 and 1.0 are told apart."""
+    forget()
+    for n in range(20, 30):
+        x = sj.array(np.arange(n), format="dense")
+        for number in (2.5, 3, 1.0, 1, True, -1, 10**6):
+            for got, want in ((number - x, number - np.arange(n)), (number * x, number * np.arange(n))):
+                assert got.dtype == want.dtype
+                np.testing.assert_array_equal(got.todense(), want)
+    assert {road[0] for c in remembered() for road in c.roads if isinstance(road, tuple)} >= {float, int}
 
 
 @pytest.mark.parametrize("few", [0, 1, again.FEW])
