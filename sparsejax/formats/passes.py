@@ -60,6 +60,7 @@ from sparsejax.formats.runs import crd_dtype as crd_dtype
 
 Array = NDArray[Any]
 Chosen = tuple[Array, list[Array]]
+Thinner = Callable[[Array, Sequence[Array], Sequence[Array]], Chosen | None]
 
 MANY = 4096
 """Entries from which machine code is worth its call, and a process that has none yet its loading."""
@@ -460,6 +461,10 @@ class Passes:
         far = differs(columns[-1], fill, tol)
         return None if far.all() else self.chosen(pos, far, columns)
 
+    def thinner(self, kinds: tuple[np.dtype[Any], ...], fill: Any) -> Thinner | None:
+        """`distant` of few entries in contiguous columns of these dtypes as a function of `pos`, columns, and (); None: there is none (yet)."""
+        return None
+
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool]:
         """(crd, vals, distinct): entries ordered, stably, by their coordinates in every segment, and whether these differ; `pos` begins at 0.
         The vectors are given up, and may be overwritten.
@@ -556,8 +561,12 @@ class Learning(Passes):
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:
+        self._all = many
         for name in self.LEARNT:
             setattr(self, name, self._counted(name, many, often))
+
+    def thinner(self, kinds: tuple[np.dtype[Any], ...], fill: Any) -> Thinner | None:
+        return self._all.thinner(kinds, fill) if self.distant == self._all.distant else None
 
     def _counted(self, name: str, many: Passes, often: int) -> Callable[..., Any]:
         few, calls = getattr(super(), name), itertools.count(1)

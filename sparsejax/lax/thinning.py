@@ -170,6 +170,11 @@ def prune(
            [0.8, 1. , 0. ],
            [0. , 0.6, 1. ]])
     """
+    if type(A) is Array and tol is None and predicate is None and keep is None and type(axis) is int and axis == -1:
+        given, aval = A._storage, A._aval
+        if not aval.format.is_dense and current() is None:  # no detours for small arrays
+            thin = thinning.of_kind(given, aval.kind)
+            return A if thin is given else made(thin, aval.strong() if aval.weak_type else aval)
     x = asarray(A, "A")
     if x.format.is_dense and not x.ndim:
         raise TypeError("prune drops entries of arrays of one dimension or more; A has shape ()")

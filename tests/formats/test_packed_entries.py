@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import sparsejax as sj
 from sparsejax import config
+from sparsejax.formats import validate
 from sparsejax.formats.passes import Passes
 from sparsejax.jit.runtime.passes import packed_entries
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
@@ -50,6 +52,7 @@ def test_entries_that_differ(dtype, count, threads, first, lanes, monkeypatch):
     rng = np.random.default_rng([count, threads, DTYPES.index(dtype)])
     if first == "looked at":
         monkeypatch.setattr(packed_entries, "FEW", 64)
+        monkeypatch.setattr(packed_entries, "TOGETHER", 0)
         monkeypatch.setattr(packed_entries, "FAR", 0)
         monkeypatch.setattr(packed_entries, "LOOK", 4)
     for share in (0, 0.05, 0.5, 0.95, 1):
@@ -67,12 +70,35 @@ def test_entries_that_differ(dtype, count, threads, first, lanes, monkeypatch):
             same(MANY.chosen(pos, flags, columns), FEW.chosen(pos, flags, columns))
 
 
+@pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("dropped", [[], [4999], [0], range(0, 5000, 50), range(4000, 5000), range(5000)])
-def test_room_for_all_or_for_what_is_left(dropped, lanes, monkeypatch):
+def test_room_for_all_or_for_what_is_left(dropped, together, lanes, monkeypatch):
     """Few of the first entries go, none, or all; rows are empty, or long."""
     monkeypatch.setattr(packed_entries, "FEW", 128)
+    if not together:
+        monkeypatch.setattr(packed_entries, "TOGETHER", 0)
     vals = np.arange(1.0, 5001)
     vals[list(dropped)] = 0
     columns = [np.arange(5000, dtype=np.int32), vals]
     for pos in (np.array([0, 5000]), np.array([0, 0, 1, 64, 64, 128, 4990, 5000, 5000]), np.arange(5001)):
         same(MANY.distant(pos, 0.0, 0, columns), FEW.distant(pos, 0.0, 0, columns))
+
+
+def test_arrays_that_are_held_share_no_memory():
+    """What is left lies in blocks that earlier results had: never in those of arrays that somebody still has."""
+    rng, held = np.random.default_rng(7), []
+    for _ in range(400):
+        form, n = rng.choice(["csr", "csc", "coo", "dcsr"]), int(rng.choice([4, 30, 33, 200, 220]))
+        dense = np.where(rng.random((n, n)) < 0.2, rng.integers(1, 5, (n, n)), 0).astype(rng.choice(["f8", "f4", "i4"]))
+        array = sj.array(dense, format=form)
+        share = rng.choice([0, 0.05, 0.5, 1])
+        zeroed = np.where(rng.random(dense.shape) < share, 0, dense)
+        made = sj.prune(array * sj.array((zeroed != 0).astype(dense.dtype)))
+        assert made.nnz == np.count_nonzero(zeroed)
+        held.append((made, zeroed))
+        del made
+        if len(held) > 8:
+            for mine, wanted in held:
+                validate.validate(mine._storage)
+                np.testing.assert_array_equal(mine.todense(), wanted)
+            held = held[int(rng.integers(1, 8)) :]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax import config
 from sparsejax.formats import convert, entries, ordering, passes
 from sparsejax.formats.distances import differs
 from sparsejax.formats.format import Format
@@ -116,13 +117,53 @@ def thinned(x: Storage, flags: Storage) -> Storage:
     return convert.from_columns([c[number] for c in columns], vals, x.shape, form, x.fill_value, True, places)
 
 
+def of_kind(x: Storage, kind: int) -> Storage:
+    """`apart(x)`, by a function that is remembered for arrays of a `kind`: a number for all that their types say but for extents."""
+    known = None if config.forcing else _thinners.get(kind)
+    if known is None:
+        return _of_unknown(x, kind)
+    last, thinner = known
+    buffers, vals = x.buffers, x.vals
+    pos = buffers[-last][0]
+    if len(vals) + len(pos) > FEW:
+        return apart(x)
+    found = thinner(pos, (buffers[-1][-1], vals) if last == 1 else _columns(x, last), ())
+    if found is None:
+        return x
+    ends, columns = found
+    made = (*buffers[:-last], (ends, columns[0]))
+    if last > 1:
+        made += tuple([(crd,) for crd in columns[1:-1]])
+    return Storage.of_frozen(x.format, x.shape, x.fill_value, made, columns[-1])
+
+
+FEW = 1 << 16
+"""Entries and segments of arrays that functions thin which are remembered."""
+_thinners: dict[int, tuple[int, passes.Thinner]] = {}
+
+
+def _of_unknown(x: Storage, kind: int) -> Storage:
+    """`apart(x)`; what thins arrays of the kind is remembered."""
+    last = _lists(x.format)
+    if last and not x.format.blocked and x.format.packed and not config.forcing:
+        columns = _columns(x, last)
+        thinner = passes.over(len(x.vals)).thinner(tuple([column.dtype for column in columns]), x.fill_value)
+        if thinner is not None:
+            if len(_thinners) >= 1024:
+                _thinners.clear()
+            _thinners[kind] = last, thinner
+    return apart(x)
+
+
 def apart(x: Storage, tol: Any = 0) -> Storage:
     """`thinned` by what differs from the fill by more than the number `tol`."""
     last = _lists(x.format)
     if last and x.packed:
-        (pos, *_) = x.buffers[-last]
-        run = passes.over(max(len(x.vals), len(pos)))
-        return _of_columns(x, run.distant(pos, x.fill_value, tol, _columns(x, last)), last)
+        buffers, vals = x.buffers, x.vals
+        (pos, *_) = buffers[-last]
+        few = len(vals) if len(vals) > len(pos) else len(pos)
+        columns = [buffers[-1][-1], vals] if last == 1 else _columns(x, last)
+        return _of_columns(x, passes.over(few).distant(pos, x.fill_value, tol, columns), last)
     return thinned(x, kept(x, tol, None, None, ()))
 
 
@@ -186,7 +227,9 @@ def _of_columns(x: Storage, found: tuple[Array, list[Array]] | None, last: int) 
     ends, (first, *others, vals) = found
     for array in (ends, *found[1]):
         _freeze(array, False)
-    buffers = (*x.buffers[:-last], (ends, first), *[(crd,) for crd in others])
+    buffers = (*x.buffers[:-last], (ends, first))
+    if others:
+        buffers += tuple([(crd,) for crd in others])
     return Storage.of_frozen(x.format, x.shape, x.fill_value, buffers, vals)
 
 

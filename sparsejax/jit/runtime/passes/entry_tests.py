@@ -61,10 +61,10 @@ class Flags:
         return _Flags(b, elements)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Differing:
     """Elements of a dtype that differ from what stands `beside` them, the fill, which `is_nan` or not (from 0 without it); or, `bounded`, real floats that
-    differ from 0 by more than what stands beside. NaN equals NaN alone."""
+    differ from 0 by more than what stands beside. NaN equals NaN alone. `distant` makes one for each, so that kernels are found by it at once."""
 
     dtype: np.dtype[Any]
     is_nan: bool

@@ -8,21 +8,26 @@ Nothing depends on where segments end, however long they are. Processors that pa
 entry is written at the next place, which moves on where its bit is set, without a branch. Vectors are written whole: what is too much in one, the
 next one overwrites, and where room ends, entries are written one by one.
 
-Bits are marked first, so that the result is as large as it must be, but where few of the first entries go: then there is room for all, and one
-kernel does everything.
+Of many entries bits are marked first, so that the result is as large as it must be, but where few of the first ones go: then, and of few entries, there
+is room for all, and one kernel does everything.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
+import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsejax.formats.passes import Array
+from sparsejax.formats.passes import Array, Chosen
 from sparsejax.jit.backend import host
 from sparsejax.jit.backend.builder import Builder, Val
+from sparsejax.jit.backend.compiler import Kernel, check
+from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime.passes.conversion_loops import Pairs, Vector
 from sparsejax.jit.runtime.passes.entry_tests import WORD, Test, Words
@@ -36,19 +41,21 @@ from sparsejax.jit.runtime.passes.pass_kernels import (
     run_parts,
     vectors,
 )
-from sparsejax.jit.runtime.system import threads
+from sparsejax.jit.runtime.system import result_memory, threads
+from sparsejax.jit.runtime.system.result_memory import word_at
 
 FEW = 4096
-"""Entries of which no bits are marked first."""
+"""Entries of which as many as stay may lie in room for twice as many."""
 LOOK, MOST = 16, 8
 """The part of the entries that is looked at, and the part of these that may go where there is room for all."""
+TOGETHER = 1 << 16
+"""Entries and segments up to which no bits are marked first, and results share a block: what is kept of one keeps all of it."""
 BITS = 6
 """Bits of a place within a word."""
 Parts = Sequence[tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class Tested:
+class Tested(NamedTuple):
     """A test of vectors: of flags, or of the last column; `beside` it stands a number, or nothing."""
 
     test: Test
@@ -69,11 +76,11 @@ class Tested:
 Key = tuple[Test, bool, bool]
 
 
-def packed(pos: Array, tested: Tested, columns: Sequence[Array]) -> tuple[Array, list[Array]] | None:
+def packed(pos: Array, tested: Tested, columns: Sequence[Array]) -> Chosen | None:
     """`pos`, which begins at 0, and columns of the entries that pass a test; None where all do."""
     count = len(columns[0])
-    columns = [np.ascontiguousarray(column) for column in columns]
-    if count <= FEW:
+    columns = [*map(np.ascontiguousarray, columns)]
+    if len(pos) + count <= TOGETHER:
         return _at_once(pos, tested, columns)
     if count >= FAR and threads.count() > 1:
         return _in_parts(pos, tested, columns)
@@ -120,27 +127,84 @@ def _asked(tested: Tested, columns: Sequence[Array]) -> list[Array]:
     return [asked] if tested.beside is None else [asked, tested.beside]
 
 
-def _at_once(pos: Array, tested: Tested, columns: Sequence[Array]) -> tuple[Array, list[Array]] | None:
+def _at_once(pos: Array, tested: Tested, columns: Sequence[Array]) -> Chosen | None:
     """Of few entries, or of some few of which go: in one call, with room for all."""
-    count = len(columns[0])
-    make = empty if count > FEW else np.empty
-    rows, words = len(pos) - 1, count // WORD + 1
-    both, made, moved = make(2 * words, INT64), make(rows + 1, INT64), [make(count, column.dtype) for column in columns]
+    count, rows, key, kinds = len(columns[0]), len(pos) - 1, tested.key, tuple(map(_kind, columns))
+    if rows + count <= TOGETHER:
+        return together(key, kinds)(pos, columns, tested.slots)
+    words = count // WORD + 1
+    both, made, moved = (
+        empty(2 * words, INT64),
+        empty(rows + 1, INT64),
+        [empty(count, column.dtype) for column in columns],
+    )
     marks = address(both)
     slots: list[int | Array] = [0, count, 0, count, marks, marks + 8 * words, rows, pos, made]
     for column, target in zip(columns, moved, strict=True):
         slots += column, target
-    kernel = _packed(tested.key, tuple([column.itemsize for column in columns]), host.has_masks(), True)
-    run(kernel, *slots, *tested.slots)
+    run(_packed(key, _sizes(kinds), host.has_masks(), True), *slots, *tested.slots)
     found = int(made[-1])
     if found == count:
         return None
-    if 2 * found < count:
-        return made, [column[:found].copy() for column in moved]
-    return made, [column[:found] for column in moved]
+    return made, [column[:found].copy() if 2 * found < count else column[:found] for column in moved]
 
 
-def _in_parts(pos: Array, tested: Tested, columns: Sequence[Array]) -> tuple[Array, list[Array]] | None:
+_kind = operator.attrgetter("dtype")
+
+
+@functools.cache
+def together(
+    key: Key, kinds: tuple[np.dtype[Any], ...]
+) -> Callable[[Array, Sequence[Array], Sequence[Array]], Chosen | None]:
+    """`packed` of `TOGETHER` contiguous vectors of some dtypes at most, and what the test needs, as a function: all that is written is in one block, which an
+    earlier result had where nobody refers to it any more, entries behind ends of segments; or in memory of its own, where much is left of the block."""
+    sizes, take = _sizes(kinds), result_memory.blocks()
+    spare, each = ALIGNMENT * (len(kinds) + 2), sum(sizes)
+    targets = tuple(zip(kinds, sizes, strict=True))
+    pack = struct.Struct(f"{9 + 2 * len(kinds) + sum(key[1:])}q").pack
+    kernels: dict[bool, Kernel] = {}
+
+    def at_once(pos: Array, columns: Sequence[Array], others: Sequence[Array]) -> Chosen | None:
+        count, rows, masks = len(columns[0]), len(pos) - 1, host.has_masks()
+        kernel = kernels.get(masks)
+        if kernel is None:
+            kernel = kernels[masks] = _packed(key, sizes, masks, True)
+        words, end = count // WORD + 1, 8 * rows + 8
+        whole, begin, place = take(spare + end + each * count + 16 * words)
+        at = end + ALIGNMENT - 1 & -ALIGNMENT
+        moves: list[int] = []
+        places: list[int] = []
+        for column, size in zip(columns, sizes, strict=True):
+            moves += address(column), place + at
+            places.append(begin + at)
+            at = at + count * size + ALIGNMENT - 1 & -ALIGNMENT
+        if others:
+            moves += map(address, others)
+        marks = place + at
+        status = kernel.run_packed(
+            pack(0, count, 0, count, marks, marks + 8 * words, rows, address(pos), place, *moves)
+        )
+        if status:
+            check(status)
+        found = word_at(place + 8 * rows)
+        if found == count:
+            return None
+        moved = [whole[at : at + found * size].view(kind) for at, (kind, size) in zip(places, targets, strict=True)]
+        ends = whole[begin : begin + end].view(INT64)
+        if found < (count - count // MOST if count > FEW else count // 2):
+            ends, *moved = (array.copy() for array in (ends, *moved))
+            for array in (ends, *moved):
+                result_memory.freeze(array, False)
+        return ends, moved
+
+    return at_once
+
+
+def _sizes(kinds: Sequence[np.dtype[Any]]) -> tuple[int, ...]:
+    return tuple([dtype.itemsize for dtype in kinds])
+
+
+def _in_parts(pos: Array, tested: Tested, columns: Sequence[Array]) -> Chosen | None:
     """By threads, each of which has a part of the words, and of the segments."""
     count, parts = len(columns[0]), threads.count()
     words, sums, totals = empty(count // WORD + 1, INT64), empty(count // WORD + 1, INT64), np.zeros(parts, INT64)

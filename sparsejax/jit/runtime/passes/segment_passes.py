@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsejax.formats.admission import Admitted
 from sparsejax.formats.distances import magnitudes
-from sparsejax.formats.passes import MANY, Array, Passes, crd_dtype
+from sparsejax.formats.passes import MANY, Array, Passes, Thinner, crd_dtype
 from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
@@ -334,6 +334,12 @@ class SegmentPasses(Passes):
         number = tol if test.bounded else fill
         beside = np.array([number], columns[-1].dtype) if number != 0 else None
         return packed_entries.packed(pos, Tested(test, None, beside), columns)
+
+    def thinner(self, kinds: tuple[np.dtype[Any], ...], fill: Any) -> Thinner | None:
+        test = entry_tests.distant(kinds[-1], fill, 0)
+        if test is None or fill != 0:
+            return None
+        return packed_entries.together(Tested(test).key, kinds)
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool]:
         crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
