@@ -189,6 +189,16 @@ def test_what_a_result_does_not_use_goes_back():
     assert allocator.held() <= 6 * MIB
 
 
+@pytest.mark.parametrize(("used", "left"), [(900, 1024), (600, 1024), (400, 448), (100, 160)])
+def test_a_small_block_is_cut_where_more_of_it_is_unused_than_used(used, left):
+    address = block(None, MIB - abi.ALIGNMENT)
+    ctypes.memset(address, 1, MIB - abi.ALIGNMENT)
+    block(address, used << 10, abi.SETTLE)
+    assert ctypes.string_at(address, used << 10) == b"\1" * (used << 10)
+    block(address, 0)
+    assert used << 10 <= allocator.held() <= left << 10
+
+
 def test_the_bound_is_a_flag():
     with config.using(free_memory=0):
         allocator.give(allocator.take(MIB))

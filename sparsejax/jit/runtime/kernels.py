@@ -185,12 +185,13 @@ class KernelRunner:
         memory: result_memory.Passing | None,
     ) -> Direct | None:
         planned = self._bounded(inputs)
-        if not planned.as_given or planned.account is not None or not planned.binding.single:
-            return None
-        if not self.exact or self.large:
+        if planned.account is not None or not self.exact or self.large:
             return None
         if any(reads[k][1] != written.AS_IT_IS for k, _ in self._watched):
             return None
+        if not planned.as_given or not planned.binding.single:
+            plain = like is None and reads == [(k, written.AS_IT_IS) for k in range(operands)] and not self.beside
+            return self._looked_up(planned, inputs) if plain and planned.binding.sizes else None
         given = [
             written.Input(number, read, s.format if read == written.AS_IT_IS else None)
             for (number, read), s in zip(reads, inputs, strict=True)
@@ -198,6 +199,22 @@ class KernelRunner:
         watched = [(reads[k][0], inputs[k]) for k, _ in self._watched]
         most = config.GIBIBYTE if self.mixed else None
         return called(planned.binding, given, watched, most, like, operands, memory)
+
+    def _looked_up(self, planned: Planned, inputs: Sequence[Storage]) -> Direct:
+        """`_sized_once` for inputs that are converted first, or results that grow, and for facts like those of these inputs."""
+        rates = [(k, statistics.rates(inputs[k])) for k, _ in self._watched]
+        once, moved, as_given, size = planned.binding.once, self._moved, planned.as_given, self.output.dtype.itemsize
+        most = config.GIBIBYTE if self.mixed else math.inf
+
+        def found(operands: Sequence[Storage], shape: tuple[int, ...]) -> Storage | None:
+            for k, known in rates:
+                if (operands[k].cache.get("rates") or statistics.rates(operands[k])) != known:
+                    return None
+            if most < math.inf and math.prod(shape) * size > most:
+                return None
+            return once(operands if as_given else moved(planned, operands), shape)
+
+        return found
 
     def _bounded(self, inputs: Sequence[Storage]) -> Planned:
         """The plan for these inputs of a kernel that serves many shapes."""

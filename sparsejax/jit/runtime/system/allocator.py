@@ -11,7 +11,8 @@ above             pages of the system. What is given back goes to one list of fr
              to huge pages, which are asked for
     resize   up to `COPIED` bytes, into a free block with room; else in place, or by moving pages to where there is room for more of
              them, without copying
-    settle   the pages behind what a result uses go back to the system, so that a kept result holds no more than it is
+    settle   the pages behind what a result uses go back to the system where they are more than it uses, from `HUGE` bytes on always: a kept result holds
+             twice of what it is at most, as one in a recycled block does
     give     to the end of the list; the oldest blocks go back to the system while more than `limit()` bytes are free, or `FULL` blocks
     drop     all free blocks go back to the system; so does `take` before it fails
 

@@ -453,12 +453,14 @@ def _resized(b: LLVMBuilder, data: Val, size: Val) -> Val:
 
 @_function("ptr")
 def _settled(b: LLVMBuilder, data: Val, size: Val) -> Val:
-    """The block without the pages behind what is used."""
+    """The block without the pages behind what is used, where they are more than that, or huge: those of a recycled block are touched again soon, at a
+    fault each."""
     block = b.place(data, -_DATA)
     room = _get(b, block, _SIZE)
-    unit = b.select(_ge(b, room, HUGE), b.i64(_HUGE_PAGE), b.i64(_PAGE))
+    huge = _ge(b, room, HUGE)
+    unit = b.select(huge, b.i64(_HUGE_PAGE), b.i64(_PAGE))
     used = _multiple(b, b.add(b.add(size, 63), unit), unit)
-    with b.if_(b.compare("sgt", b.sub(room, used), b.i64(0))):
+    with b.if_(b.compare("sgt", b.sub(room, used), b.select(huge, b.i64(0), used))):
         _set(b, block, _WEIGHT, used)
         _advised(b, b.place(block, used, "i8"), b.sub(room, used), 4)
     return data
