@@ -21,6 +21,7 @@ import numpy as np
 from sparsejax import cached, config, forks
 from sparsejax.core import primitive
 from sparsejax.core.array import Array, maker
+from sparsejax.core.avals import Aval
 from sparsejax.core.trace import is_python_scalar, stack
 from sparsejax.formats.storage import Storage
 
@@ -89,12 +90,16 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def again(
-    operands: int, whole: bool = False, shorter: Callable[[Array], Array | None] | None = None
+    operands: int,
+    whole: bool = False,
+    shorter: Callable[[Array], Array | None] | None = None,
+    rounds: bool = False,
 ) -> Callable[[Function], Function]:
     """Decorate a function whose first `operands` arguments are arrays, and which looks at types and other arguments alone, never at
     values; at extents only to find them equal, 0 or 1. Calls at once with the types of an earlier call go straight to its plan. With
     `whole`, it is compiled as one program from the first call on; else when a type comes back, if it is more than one operation. A call with one
-    array and nothing else is what `shorter` gives for it, unless that is None.
+    array and nothing else is what `shorter` gives for it, unless that is None. Where it `rounds` integers beside floating-point arrays to their
+    type, larger ones than the commonest are floats: `x / len(x)` has another one for every length.
 
     >>> import sparsejax as sj
     >>> twice = again(1)(lambda x: x + x)
@@ -149,6 +154,8 @@ def again(
                             if found is not None:
                                 return found
                     elif kind is int:
+                        if rounds and not -5 <= b <= 256 and _is_exact(b, a._aval):
+                            return call(a, float(b))
                         mark, looked = (id(a._aval), kind, b), 1
                         same = recent.get(mark)
                         if same is not None:
@@ -169,6 +176,8 @@ def again(
                         if found is not None:
                             return found
                 elif kind is int:
+                    if rounds and not -5 <= a <= 256 and _is_exact(a, b._aval):
+                        return call(float(a), b)
                     mark, looked = (kind, a, id(b._aval)), 1
                     same = recent.get(mark)
                     if same is not None:
@@ -228,6 +237,12 @@ def again(
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def _is_exact(value: int, aval: Aval) -> bool:
+    """Whether a number is rounded to the type of an array as the float is that it equals."""
+    kind, size = aval.dtype.kind, aval.dtype.itemsize
+    return -(2**53) <= value <= 2**53 and (kind == "c" or (kind == "f" and size >= 4))
 
 
 def _comes_back(value: Any) -> bool:

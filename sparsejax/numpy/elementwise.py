@@ -27,6 +27,11 @@ from sparsejax.lax.elementwise import (
 from sparsejax.lax.names import rem
 
 
+ROUNDING = frozenset(BINARY) - {"power", "float_power", "ldexp", "left_shift", "right_shift"}
+"""Functions to which an integer beside floating-point numbers is the number of their type that it is rounded to, and nothing else: powers of integers
+are products."""
+
+
 def _unary(op: str) -> Callable[[Any], Array]:
     def function(x: Any, /) -> Any:
         return strong(elementwise(op, x))
@@ -42,7 +47,7 @@ def _binary(op: str) -> Callable[[Any, Any], Array]:
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = f"`numpy.{op}` of `x` and `y`, entry by entry, broadcast."
-    return again(2)(function)
+    return again(2, rounds=op in ROUNDING)(function)
 
 
 unary = {op: _unary(op) for op in UNARY}
@@ -57,7 +62,7 @@ def _raised(x: Any, y: Any) -> Any:
 
 operators: dict[str, Callable[..., Any]] = {
     **{op: again(1)(functools.partial(elementwise, op)) for op in UNARY},
-    **{op: again(2)(functools.partial(elementwise, op)) for op in BINARY},
+    **{op: again(2, rounds=op in ROUNDING)(functools.partial(elementwise, op)) for op in BINARY},
     "power": again(2)(_raised),
 }
 """What Python's operators call: a number that a traced function computes from its Python numbers stays weakly typed."""

@@ -22,7 +22,30 @@ def forget():
 
 FORMATS = ("dense", "csr", "csc", "coo", "dcsr", "bsr:2x2")
 DTYPES = (bool, np.int8, np.uint8, np.int32, np.int64, np.float32, np.float64, np.complex128)
-NUMBERS = (0, 1, 2, -1, 3, 127, 300, True, False, 0.0, -0.0, 0.5, 2.0, 1e300, float("nan"), float("inf"), 1j, 2.0 + 0j)
+NUMBERS = (
+    0,
+    1,
+    2,
+    -1,
+    3,
+    127,
+    300,
+    -257,
+    2**24 + 1,
+    2**53 + 1,
+    2**64,
+    True,
+    False,
+    0.0,
+    -0.0,
+    0.5,
+    2.0,
+    1e300,
+    float("nan"),
+    float("inf"),
+    1j,
+    2.0 + 0j,
+)
 BINARY = (
     "add",
     "subtract",
@@ -35,6 +58,8 @@ BINARY = (
     "maximum",
     "bitwise_and",
     "arctan2",
+    "remainder",
+    "copysign",
 )
 UNARY = ("negative", "absolute", "sqrt", "exp", "sign", "conjugate")
 REDUCTIONS = (
@@ -340,3 +365,18 @@ def test_calls_are_told_apart_by_their_other_arguments(shapes):
         np.testing.assert_array_equal((A * large).todense(), dense * large)
         np.testing.assert_array_equal((A * True).todense(), dense)
         np.testing.assert_array_equal((A * 1).todense(), dense)
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "c16"])
+def test_a_length_beside_an_array_is_an_operand(kind, monkeypatch):
+    """`x / len(x)` is learnt once, not for every length."""
+    learnt, plain = [], again.primitive.noting
+    monkeypatch.setattr(again.primitive, "noting", lambda: (learnt.append(None), plain())[1])
+    forget()
+    for n in range(1000, 1020):
+        given = np.arange(n).astype(kind)
+        x = sj.array(given)
+        for made, wanted in ((x / n, given / n), (n * x, n * given), (x - n, given - n)):
+            assert made.dtype == wanted.dtype
+            np.testing.assert_array_equal(made.todense(), wanted)
+    assert len(learnt) <= 12  # of 60 calls: what serves any extents is there after some of each kind
