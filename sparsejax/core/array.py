@@ -176,6 +176,9 @@ class Array(_Fields):
 
     def item(self) -> Any:
         """The value of an array with one element, as a Python scalar."""
+        storage = self._storage
+        if len(storage.vals) == 1 and storage.format.is_dense:
+            return storage.vals.item()
         if self.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         return conversion.to_dense(self._storage).item()
@@ -196,6 +199,9 @@ class Array(_Fields):
         return format(self.item(), spec)
 
     def __bool__(self) -> bool:
+        storage = self._storage
+        if len(storage.vals) == 1 and storage.format.is_dense:
+            return bool(storage.vals.item())
         if self.size != 1:
             raise ValueError(
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from sparsejax import tree_util
+from sparsejax import config, tree_util
 from sparsejax.core import again, primitive
 from sparsejax.core.array import Array, made, maker
 from sparsejax.core.avals import Aval
@@ -49,6 +51,10 @@ class Shortcut:
         return [*args, *[kwargs[n] for n in names]]
 
 
+READY = 64
+"""Shapes of a function that came again of which it is kept how to call it."""
+
+
 class Shapes:
     """The shapes that a jitted function was called with, by structure (`signature.structured`) and extents: how often another trace served them,
     and their shortcuts."""
@@ -58,16 +64,20 @@ class Shapes:
         self.met: dict[Any, int] = {}
         """How often a shape was served by a trace of another one, counted as in `again`: `again.FEW` where it has its own."""
         self._shortcuts: dict[Any, Shortcut] = {}
+        self._ready: dict[Any, Callable[[list[Storage]], Any]] = {}
+        """What gives the results for shapes that came again, from one trace for many."""
 
     def clear(self) -> None:
         """Forget all."""
         self.met.clear()
         self._shortcuts.clear()
+        self._ready.clear()
 
     def forget(self, shape: Any) -> None:
         """Forget one shape."""
         self.met.pop(shape, None)
         self._shortcuts.pop(shape, None)
+        self._ready.pop(shape, None)
 
     def keep(self, shape: Any, shortcut: Shortcut) -> None:
         """Remember how calls of a shape may go."""
@@ -108,6 +118,12 @@ class Shapes:
         """The result for a shape that was met few times, where an earlier trace serves it: it may not come back, and nothing is kept of it but how
         often it did."""
         shape = structure, extents
+        ready = self._ready.get(shape)
+        if ready is not None:
+            made = ready(storages)
+            if made is not None:
+                return made, None
+            self._ready.pop(shape, None)
         family, times = self._families.get(structure), self.met.get(shape, 0)
         if family is None or times >= again.FEW:
             return None
@@ -117,12 +133,43 @@ class Shapes:
             if found is None:
                 return None
             outs, (tree, _), counted = found
-            made = outs[0] if tree.node is None else tree_util.tree_unflatten(tree, outs)
+            made = _grown(tree)(outs)
+            if times:
+                self._prepare(shape, family)
         if len(self.met) > 2 * primitive.REMEMBERED:
             own = {shape: times for shape, times in list(self.met.items()) if times >= again.FEW}
             self.met = own if len(own) < primitive.REMEMBERED else {}
         self.met[shape] = times + counted
         return made, None
+
+    def _prepare(self, shape: tuple[tuple[Any, ...], tuple[int, ...]], family: Family) -> None:
+        """Keep what gives the results for a shape that has come again, and may again."""
+        found = family.ready(shape[1], _unlimited)
+        if found is None:
+            return
+        run, build = found[0], _grown(found[1][0])
+
+        def ready(storages: list[Storage]) -> Any:
+            times = self.met.get(shape, 0)
+            outs = run(storages) if times < again.FEW and not config.forcing else None
+            if outs is None:
+                return None
+            self.met[shape] = times + 1
+            return build(outs)
+
+        if len(self._ready) >= READY:
+            self._ready.clear()
+        self._ready[shape] = ready
+
+
+def _grown(tree: tree_util.PyTreeDef) -> Callable[[list[Any]], Any]:
+    """What makes a pytree of leaves."""
+    kind, _, children = tree.node or (None, None, ())
+    if kind is None:
+        return operator.itemgetter(0)
+    if kind is tuple and all(c is None for c in children):
+        return tuple
+    return functools.partial(tree_util.tree_unflatten, tree)
 
 
 def _unlimited(extra: Any) -> bool:

@@ -232,6 +232,19 @@ class Member:
         # a plan of several steps takes some fifty calls to pay for (28 steps: 4.7 ms against 0.1)
         return results, 1 if plan.count > 1 else DEAR
 
+    def ready(self, extents: tuple[int, ...]) -> Callable[[Sequence[Storage]], list[Array] | None] | None:
+        """`once` for one shape that comes again and whose plan has several steps, as a function of operands, for as long as there are no other plans: it gives
+        None then. None where there is none."""
+        found, plans = self._numbers(extents), self._plans
+        plan = None if found is None else plans.get((found[1], None))
+        if found is None or plan is None or plan.count < 2 or config.forcing:
+            return None
+        run = plan.ready(self._bucket(found[0], found[1], ())[1])
+        consts = [c._storage for c in self.consts]
+        if run is None:
+            return None
+        return lambda given: run([*consts, *given] if consts else given) if self._plans is plans else None
+
     def kept_in(self, record: Record | None, avals: Sequence[Aval]) -> None:
         """From now on, it is kept there, as one that serves operands of such types."""
         if record is not None:
@@ -345,6 +358,16 @@ class Family:
                 return None
             if found is not None:
                 return found[0], member.extra, found[1]
+        return None
+
+    def ready(
+        self, extents: tuple[int, ...], serves: Callable[[Any], bool]
+    ) -> tuple[Callable[[Sequence[Storage]], list[Array] | None], Any] | None:
+        """`once` for a shape that comes again as a function of operands (`Member.ready`), and what was made with the trace."""
+        for member in self._members:
+            if serves(member.extra) and member.find(extents) is not None:
+                run = member.ready(extents)
+                return None if run is None else (run, member.extra)
         return None
 
     def alone(
