@@ -19,8 +19,8 @@ from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.formats.validate import checked_shape
 
 
-def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
-    """`storage.transpose(axes)` over the same buffers, in O(ndim). FormatError unless `axes` is a permutation.
+def transpose(storage: Storage, axes: Sequence[int], format: Format | None = None) -> Storage:
+    """`storage.transpose(axes)` over the same buffers, in O(ndim), which has this `format`, where that is known. FormatError unless `axes` is a permutation.
 
     >>> A = convert.from_dense(np.eye(2, 3), Format.parse("csr", 2), 0.0)
     >>> transpose(A, (1, 0)).format
@@ -30,7 +30,7 @@ def transpose(storage: Storage, axes: Sequence[int]) -> Storage:
     key = ("transpose", *axes)
     known = views.get(key)
     if known is None:
-        form = storage.format.transposed(axes)
+        form = storage.format.transposed(axes) if format is None else format
         given = storage.shape
         shape = tuple([given[a] for a in axes])
         make = Storage if "transient" in storage.cache else Storage.of_frozen  # what is the caller's may be writable

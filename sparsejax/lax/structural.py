@@ -34,7 +34,7 @@ transpose_p = Primitive(
     "transpose",
     typing=_transpose_typing,
     reference=lambda x, axes: np.transpose(x, axes),
-    call=lambda x, out_aval, axes: structural.transpose(x, axes),
+    call=lambda x, out_aval, axes: structural.transpose(x, axes, out_aval.format),
 )
 
 
@@ -55,8 +55,8 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Array:
     if order == _reversed(x.ndim)[::-1]:
         return x
     if type(x) is Array and current() is None and "transient" not in x._storage.cache:
-        storage = structural.transpose(x._storage, order)
-        result = made(storage, _transposed_aval(x._aval, order, storage.shape))
+        aval = _transposed_aval(x._aval, order)
+        result = made(structural.transpose(x._storage, order, aval.format), aval)
         note(transpose_p, x, result)
         return result
     return transpose_p.bind(x, axes=order)
@@ -71,8 +71,8 @@ _transposed: dict[tuple[int, tuple[int, ...]], Aval] = {}
 """A type of transposed arrays, by the number of the structure of those that they are made of, and axes."""
 
 
-def _transposed_aval(x: Aval, axes: tuple[int, ...], shape: tuple[int, ...]) -> Aval:
-    """The type of an array of this shape over the buffers of one of type `x`: looked up, as arrays of new shapes are transposed again and again."""
+def _transposed_aval(x: Aval, axes: tuple[int, ...]) -> Aval:
+    """The type of a transposed array: looked up by structure, as arrays of new shapes are transposed again and again."""
     key = x._kind if x._kind >= 0 else x.kind, axes
     found = _transposed.get(key)
     if found is None:
@@ -81,7 +81,8 @@ def _transposed_aval(x: Aval, axes: tuple[int, ...], shape: tuple[int, ...]) -> 
         found = _transpose_typing(x, axes).strong()
         if found.kind >= 0:  # found once for all shapes
             _transposed[key] = found
-    return found.at(shape)
+    shape = x.shape
+    return found.at(shape[::-1] if len(shape) == 2 else tuple([shape[a] for a in axes]))
 
 
 def integer(value: Any, what: str) -> int:

@@ -204,18 +204,28 @@ def part(x: Array, keys: Sequence[Any], axes: tuple[int, ...]) -> Array:
             shape[d], same = len(key), False
     if same:
         return x
-    aval = typed(aval, tuple([n for d, n in enumerate(shape) if d not in axes] if axes else shape), axes)
+    kind = aval._kind if aval._kind >= 0 else aval.kind
+    left = _left.get((kind, axes)) or _typed(aval, kind, axes)
+    aval = left.at(tuple([n for d, n in enumerate(shape) if d not in axes] if axes else shape))
     result = taken.taken(storage, keys, axes, aval.format)
     if aval.format.is_dense:
         result = structural.refill(result, 0)
     return made(result, aval)
 
 
-@functools.lru_cache(maxsize=4096)
-def typed(x: Aval, shape: tuple[int, ...], axes: tuple[int, ...]) -> Aval:
-    """The type of what is left of an array of type `x`."""
+_left: dict[tuple[int, tuple[int, ...]], Aval] = {}
+"""A type of what is left of arrays, by the number of their structure and the axes that are gone."""
+
+
+def _typed(x: Aval, kind: int, axes: tuple[int, ...]) -> Aval:
+    """The type of what is left of arrays of a structure, whose number is `kind`, of one shape."""
     form = selection.without(x.format, axes)
-    return Aval(shape, x.dtype, form, 0 if form.is_dense else x.fill_value)
+    made = Aval((0,) * form.ndim, x.dtype, form, 0 if form.is_dense else x.fill_value)
+    if made.kind >= 0:  # found once for all shapes
+        if len(_left) > 1024:
+            _left.clear()
+        _left[kind, axes] = made
+    return made
 
 
 @functools.lru_cache(maxsize=64)

@@ -156,8 +156,20 @@ class Plan(Body):
 
     def once(self, storages: Sequence[Storage], change: resize.Change) -> list[Array]:
         """The results of `resized(change)`, of which nothing is kept: what a shape costs that may not come back."""
-        results = self._once(storages, change)
-        return [made(r, a if same else a.at(r.shape)) for r, a, same in zip(results, self.out_avals, self._ends)]
+        settings = config.planning()
+        line = self._sized.get(settings)
+        if line is None:
+            line = self._sized[settings] = self._sized_line()
+        found = line.call(storages, change)
+        if found is None:
+            return self._written(storages).once(storages, change)
+        results = list(found) if type(found) is tuple else [found]
+        if not self.fresh:
+            results = library_call.all_owned(results, storages)
+        avals = self.out_avals
+        if len(results) == 1:  # most; on the shortest road
+            return [made(results[0], avals[0] if self._ends[0] else avals[0].at(results[0].shape))]
+        return [made(r, a if same else a.at(r.shape)) for r, a, same in zip(results, avals, self._ends)]
 
     def ready(self, change: resize.Change) -> Callable[[Sequence[Storage]], list[Array] | None] | None:
         """`once` for one shape that comes again, as a function of operands, under the settings of `config` as they are: None under others, and where that
@@ -185,18 +197,7 @@ class Plan(Body):
         """Whether the type of a result is the same in all calls."""
         return [not resize.changes(a.shape) for a in self.out_avals]
 
-    def _once(self, storages: Sequence[Storage], change: resize.Change) -> list[Storage]:
-        settings = config.planning()
-        line = self._sized.get(settings)
-        if line is None:
-            line = self._sized[settings] = self._sized_line()
-        found = line.call(storages, change)
-        if found is None:
-            return self._written(storages)._once(storages, change)
-        results = list(found) if type(found) is tuple else [found]
-        return results if self.fresh else library_call.all_owned(results, storages)
-
-    @property
+    @cached_property
     def sizes_alone(self) -> bool:
         """Whether `alone_once` may serve."""
         runner = self.steps[0] if self._single else None
