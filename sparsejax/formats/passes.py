@@ -37,6 +37,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     woven      pos, crd, vals, places, new  -> pos, crd and vals with an entry for every place
     admitted   pos, columns, extents, vals  -> copies of what is inside, and whether coordinates increase in every segment
     largest    numbers, starts, keep        -> which are among the largest of their segment
+    foremost   a matrix, keep               -> pos, crd and vals of the largest elements of its rows
     recurred   x, b, begins                 -> y[k] = b[k] + x[k] * y[k - 1], from 0 where a segment begins
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
@@ -53,7 +54,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.formats import admission, largest, lined, recurrences, searches
+from sparsejax.formats import admission, largest, lined, recurrences, searches, woven
 from sparsejax.formats.distances import differs, magnitudes
 from sparsejax.formats.runs import added, before, changes, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
@@ -523,31 +524,12 @@ class Passes:
         >>> [a.tolist() for a in Passes().woven(*given, replace=True)]
         [[0, 2, 3], [0, 1, 0], [7, 5, 8], [0, 2], [False, True]]
         """
-        low, high = pos[row], pos[row + 1]
-        stop = high
-        for _ in range(int((high - low).max(initial=0)).bit_length()):
-            half = (low + high) >> 1
-            inside = half < high
-            behind = crd.take(half, mode="clip") < column
-            behind &= inside
-            low, high = np.where(behind, half + 1, low), np.where(behind, high, half)
-        here = low < stop
-        if len(crd):
-            here &= crd.take(low, mode="clip") == column
-        if here.all():
-            return pos, crd, vals, low, here
-        fresh = ~here
-        grown, values = (np.empty(len(crd) + int(fresh.sum()), a.dtype) for a in (crd, vals))
-        at = low + np.cumsum(fresh) - fresh
-        kept = np.ones(len(grown), bool)
-        kept[at[fresh]] = False
-        for made, old, given in ((grown, crd, column), (values, vals, new)):
-            made[kept] = old
-            made[at[fresh]] = given[fresh]
-        if replace:
-            values[at] = new
-        ends = pos + np.bincount(row[fresh] + 1, minlength=len(pos)).cumsum()
-        return ends.astype(pos.dtype, copy=False), grown, values, at, here
+        return woven.woven(pos, crd, vals, row, column, new, replace)
+
+    def foremost(self, matrix: Array, keep: int) -> tuple[Array, Array, Array, bool] | None:
+        """(pos, crd, vals) of the `keep` elements of largest absolute value in each row, of equal ones the first, NaN before all numbers, and whether one of
+        these is 0; None where that is no work for this pass."""
+        return None
 
 
 class Learning(Passes):
@@ -557,7 +539,18 @@ class Learning(Passes):
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within"),
         *("mapped", "named", "located", "carried", "lined", "turned", "met", "placed", "sifted", "largest", "admitted"),
-        *("interleaved", "regrouped", "chosen", "distant", "tidied", "folded", "bucketed", "entered", "woven"),
+        *(
+            "interleaved",
+            "regrouped",
+            "chosen",
+            "distant",
+            "tidied",
+            "folded",
+            "bucketed",
+            "entered",
+            "woven",
+            "foremost",
+        ),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

@@ -18,6 +18,7 @@ from sparsejax.core.batching import Batched, batched_format
 from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.core.trace import Tracer, current
+from sparsejax.formats import Format, convert
 from sparsejax.formats.distances import differs
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin, simplify
@@ -25,7 +26,7 @@ from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import where
 from sparsejax.lax.library import thinning
 from sparsejax.lax.linear import keep as keep_entries
-from sparsejax.lax.linear import settle
+from sparsejax.lax.linear import sample, settle
 from sparsejax.lax.rules.batching import aligned, ragged, spread
 from sparsejax.lax.structural import convert_format, integer, normal_axis
 
@@ -100,6 +101,48 @@ thin_p: Primitive = Primitive(
 """The entries of x where flags hold, in its format and over its fill."""
 
 
+# ------------------------------------------------------------------------------------------------ of dense arrays
+
+
+def _sifted_call(
+    x: Storage, *operands: Storage, out_aval: Aval, bounded: bool, keep: int | None, axes: tuple[int, ...]
+) -> Storage:
+    rest = list(operands)
+    tol, mask = thinning.number(rest.pop(0)) if bounded else None, rest[0] if rest else None
+    found = thinning.of_dense(x, tol, mask, keep, axes)
+    if found is None:
+        x = convert.convert(x, out_aval.format)
+        found = thinning.thinned(x, thinning.kept(x, tol, mask, keep, axes))
+    return found
+
+
+def _sifted_batch(size: int, x: Any, *operands: Any, **params: Any) -> Any:
+    """As entries of arrays that store what differs from the fill."""
+    form = Format.parse(_listed(x.aval.ndim), x.aval.ndim)
+    if isinstance(x, Batched):
+        aval = Aval(x.aval.shape, x.aval.dtype, form, x.aval.fill_value)
+        listed: Any = Batched(convert_format(x.value, batched_format(form, True)), aval)
+    else:
+        listed = convert_format(x, form)
+    kept = _kept_batch(size, listed, *operands, **params)
+    return _thin_batch(size, listed, Batched(kept, Aval(x.aval.shape, BOOL, thinning.flags_format(form), np.False_)))
+
+
+sifted_p: Primitive = Primitive(
+    "sifted",
+    typing=lambda x, *operands, bounded, keep, axes: Aval(
+        x.shape, x.dtype, Format.parse(_listed(x.ndim), x.ndim), x.fill_value
+    ),
+    reference=lambda x, *operands, **params: np.where(
+        _kept_reference(x, *operands, **params), x, np.zeros((), np.asarray(x).dtype)
+    ),
+    call=_sifted_call,
+    batch=_sifted_batch,
+    jvp=lambda primals, tangents, out, **params: None if tangents[0] is None else sample(tangents[0], out),
+)
+"""Of a dense x, and operands as of `kept_p`: its entries that stay, without an array of all that differ from the fill in between."""
+
+
 def _thinned_notation(x: rules.Operand, tol: float) -> cin.Definition:
     """out[i] = masked(x[i] != fill, x[i], fill); with a tolerance also not (abs(x[i] - fill) <= tol)"""
     assert isinstance(x, cin.Tensor)
@@ -170,11 +213,23 @@ def prune(
            [0.8, 1. , 0. ],
            [0. , 0.6, 1. ]])
     """
-    if type(A) is Array and tol is None and predicate is None and keep is None and type(axis) is int and axis == -1:
-        given, aval = A._storage, A._aval
-        if not aval.format.is_dense and current() is None:  # no detours for small arrays
+    if (
+        type(A) is Array
+        and tol is None
+        and predicate is None
+        and type(axis) is int
+        and axis == -1
+        and current() is None
+    ):
+        given, aval = A._storage, A._aval  # no detours for small arrays
+        form = aval.format
+        if keep is None and not form.is_dense:
             thin = thinning.of_kind(given, aval.kind)
             return A if thin is given else made(thin, aval.strong() if aval.weak_type else aval)
+        if type(keep) is int and keep > 0 and form is _ROWS and len(given.vals) and aval.fill_value == 0:
+            foremost = thinning.foremost(given, keep)
+            if foremost is not None:
+                return Array(foremost)
     x = asarray(A, "A")
     if x.format.is_dense and not x.ndim:
         raise TypeError("prune drops entries of arrays of one dimension or more; A has shape ()")
@@ -184,8 +239,6 @@ def prune(
         if not x.format.is_dense and not isinstance(least, Array | Tracer):
             thin = thinning.apart(x._storage, least)
             return x if thin is x._storage else made(thin, x.aval.strong())
-    if x.format.is_dense and (type(x) is not Array or current() is not None):
-        x = convert_format(x, _listed(x.ndim))
     count = None if keep is None else integer(keep, "keep")
     if count is not None and count < 0:
         raise ValueError(f"keep={keep} must be at least 0: the number of entries that stay in a line")
@@ -202,12 +255,18 @@ def prune(
         kept = thinning.kept(x._storage, limit, None if mask is None else mask._storage, **params)
         thin = thinning.thinned(x._storage, kept)
         return x if thin is x._storage else made(thin, x.aval.strong())
-    if x.format.is_dense:
-        x = convert_format(x, _listed(x.ndim))
     if type(bound) is np.float64 and type(tol) in (type(None), int, float):
         bound = float(bound)  # a number of the program
     operands = [o if type(o) is float else asarray(o) for o in (bound, mask) if o is not None]
-    return thin_p.bind(x, kept_p.bind(x, *operands, bounded=bound is not None, **params))
+    params["bounded"] = bound is not None
+    return (
+        sifted_p.bind(x, *operands, **params)
+        if x.format.is_dense
+        else thin_p.bind(x, kept_p.bind(x, *operands, **params))
+    )
+
+
+_ROWS = Format.parse("dense", 2)
 
 
 def _listed(ndim: int) -> str:

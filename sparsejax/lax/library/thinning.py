@@ -181,6 +181,10 @@ def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes:
         or (mask is not None and not mask.format.is_dense)
     ):
         return None
+    if keep and mask is None and not np.ndim(tol) and not tol and x.fill_value == 0 and axes == (1,):
+        made = foremost(x, keep)
+        if made is not None:
+            return made
     rows, fill, run = convert.to_dense(x), x.fill_value, passes.over(x.vals.size)
     tol, flags, by_size = 0 if tol is None else tol, None, False
     if keep and mask is None and not np.ndim(tol) and tol == 0 and fill == 0 and 1 in axes:
@@ -196,6 +200,16 @@ def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes:
     if keep is None:
         return made if not by_size or np.logical_and.reduce(vals) else apart(made)
     return thinned(made, kept(made, None, None, keep, axes))
+
+
+def foremost(x: Storage, keep: int) -> Storage | None:
+    """The csr matrix of what differs from 0 among the `keep` largest of the rows of a dense one, in the order of rows; None where there is no such pass."""
+    found = passes.over(len(x.vals)).foremost(x.vals.reshape(x.shape), keep)
+    if found is None:
+        return None
+    pos, crd, vals, zeros = found
+    made = Storage.of_frozen(Format.parse("csr", 2), x.shape, x.fill_value, ((), (pos, crd)), vals)
+    return apart(made) if zeros else made
 
 
 @functools.lru_cache(maxsize=1024)

@@ -73,6 +73,11 @@ class SegmentPasses(Passes):
             return leading_digits.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
         return super().largest(size, starts, keep, absolute)
 
+    def foremost(self, matrix: Array, keep: int) -> tuple[Array, Array, Array, bool] | None:
+        if not 0 < keep < matrix.shape[1] or keep > HEAPED or not largest_entries.covers(matrix.dtype):
+            return None
+        return largest_entries.listed(np.ascontiguousarray(matrix), keep, _shares(0, len(matrix), matrix.size))
+
     def admitted(
         self, pos: Array | None, columns: Sequence[Array], extents: Sequence[int], vals: Array, copies: bool
     ) -> Admitted | None:
