@@ -42,12 +42,13 @@ def same(a, b):
     return a.shape == b.shape and (a == b).all()
 
 
-@pytest.mark.parametrize("shape", [(7,), (5, 4), (1, 1)])
-def test_nothing_is_known_of_the_result_before(shape):
+@pytest.mark.parametrize("shapes", [[(7,)], [(5, 4)], [(1, 1)], [(7,), (9,), (1,), (600,)], [(3, 4), (4, 3), (12, 1)]])
+def test_nothing_is_known_of_the_result_before(shapes):
     """What is asked of results, of which some stay, is as of arrays that were made anew."""
     rng, draw, made = np.random.default_rng(3), random.Random(3), []
     f = sj.jit(lambda x: x * 2.0)
     for turn in range(300):
+        shape = shapes[turn // draw.choice([1, 5, 20]) % len(shapes)]
         given = rng.integers(0, 3, shape) * 1.0
         at_once = turn % 2
         y = sj.array(given) * 2.0 if at_once else f(sj.array(given))
@@ -113,7 +114,7 @@ def test_what_was_found_out_goes_with_the_result():
 @used_again
 def test_what_keeps_little_counts_for_more():
     """Of many functions with small results, memory that is kept is bounded by what it takes with all that is noted."""
-    assert reuse._weight(np.zeros(1)) == reuse.LEAST
+    assert reuse.Recycled()._weight(np.zeros(1)) == reuse.LEAST
     before = len(reuse._all._keepers)
     functions = [sj.jit(lambda x, k=k: x + float(k)) for k in range(5)]
     x = sj.array(np.zeros(3))

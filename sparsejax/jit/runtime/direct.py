@@ -89,6 +89,7 @@ def called(
             )
     most = written.UNLIMITED if limit is None else limit // bound.dtype.itemsize
     take = bound.memory if memory is None else result_memory.taker(bound.dtype, bound.content, memory)
-    return written.sized(
-        inputs, counted, rates, (bound.prefix, call, take, bound.format, bound.zero), most, like, operands
-    )
+    stays = memory is not None or like is not None
+    stored = None if stays else result_memory.repeated(bound.format, bound.dtype, bound.zero, bound.content)
+    what = bound.prefix, call, take, bound.format, bound.zero, stored, bound.content
+    return written.sized(inputs, counted, rates, what, most, like, operands)

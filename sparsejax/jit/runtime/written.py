@@ -134,20 +134,21 @@ def sized(
     inputs: Sequence[Input],
     counted: Sequence[Counted],
     rates: Sequence[tuple[int, tuple[float, ...]]],
-    bound: tuple[bytes, entry.Call, Any, Format, Any],
+    bound: tuple[bytes, entry.Call, Any, Format, Any, reuse.Repeated | None, Any],
     most: int,
     like: tuple[int, Any] | None,
     operands: int,
 ) -> Callable[[Sequence[Storage], tuple[int, ...]], Storage | None]:
-    """The result of a kernel for `operands` and a shape: its slots before those of inputs, what calls it, memory of results, their format and fill. None
-    where there are more than so many elements, or operands have other counts or `statistics.rates`. Results are `like` an operand, with this
-    fill: they share its buffers."""
-    first, call, memory, form, fill = bound
+    """The result of a kernel for `operands` and a shape: its slots before those of inputs, what calls it, memory of results, their format and fill,
+    storages of shapes that come back, and what memory holds before. None where there are more than so many elements, or operands have
+    other counts or `statistics.rates`. Results are `like` an operand, with this fill: they share its buffers."""
+    first, call, memory, form, fill, stored, content = bound
     make = _sized(
         _reads(inputs),
         _looks(counted),
         tuple([k for k, _ in rates]),
         (bool(first), operands, len(form.levels), most < UNLIMITED, None if like is None else like[0]),
+        None if stored is None else content is not None,
     )
     return make(  # type: ignore[no-any-return]
         {
@@ -156,6 +157,8 @@ def sized(
             "first": first,
             "call": call,
             "memory": memory,
+            "stored": stored,
+            "content": content,
             "form": form,
             "fill": fill,
             "most": most,
@@ -233,7 +236,7 @@ def _fixed(
     ]
     called = [f"status = call({_spelled_slots(reads, first, 'last')})", "if status: check(status)"]
     if stored:
-        lines += [*_again(filled), *called, "return made"]
+        lines += [*_again(filled), "    made, last = results.another(template)", *called, "return made"]
         names = ["results", "stored", "template", *(["content"] if filled else [])]
     else:
         lines += [
@@ -250,18 +253,17 @@ def _fixed(
     return _maker("operands", lines, ["first", "call", "settings", "otherwise", "kept", *names, *_names(reads, looks)])
 
 
-def _again(filled: bool) -> list[str]:
-    """The next storage of results that are kept, `made`, and its slots, `last`: `reuse.Stored.again` without a frame."""
+def _again(filled: bool, asked: str = "") -> list[str]:
+    """The next storage of results that are kept, `made`, and its slots, `last`: `reuse.Stored.again` without a frame, up to its `else`. More is `asked`."""
     alone, vals, base = reuse.STORED
     return [
         "for vals, base, made, last in stored.kept:",
-        f"    if references(made) <= {alone}:",
+        f"    if {asked}references(made) <= {alone}:",
         f"        if len(made.cache) > {reuse.NOTED}: made.cache = stored.noted(last)",
         f"        if references(vals) <= {vals} and references(base) <= {base}:",
         *(["            base.fill(content)"] if filled else []),
         "            break",
         "else:",
-        "    made, last = results.another(template)",
     ]
 
 
@@ -271,6 +273,7 @@ def _sized(
     looks: tuple[tuple[int, int, tuple[int, ...]], ...],
     rates: tuple[int, ...],
     what: tuple[bool, int, int, bool, int | None],
+    stored: bool | None,
 ) -> Callable[[dict[str, Any]], Any]:
     first, operands, rank, limited, over = what
     lines = [f"{_named('o', range(operands))} = operands"] if operands else []
@@ -284,25 +287,36 @@ def _sized(
     for k in rates:
         lines.append(f'if (o{k}.cache.get("rates") or rates_of(o{k})) != rates{k}: return None')
     lines += _taken(reads)
+    measured = []
     if over is not None:
-        lines.append(f"size = len(o{over}.vals)")
+        measured.append(f"size = len(o{over}.vals)")
         packed = "pack(size, address)"
     else:
-        lines += [f"{_named('n', range(rank))} = shape"] if rank else []
-        lines.append("size = " + (" * ".join(f"n{k}" for k in range(rank)) or "1"))
+        measured += [f"{_named('n', range(rank))} = shape"] if rank else []
+        measured.append("size = " + (" * ".join(f"n{k}" for k in range(rank)) or "1"))
         packed = f"pack({_named('n', range(rank))}address)"
-    lines += ["if size > most: return None"] if limited else []
-    lines += [
-        "vals, address = memory(size)",
-        f"last = {packed}",
-        f"status = call({_spelled_slots(reads, first, 'last')})",
-        "if status: check(status)",
-    ]
+    measured += ["if size > most: return None"] if limited else []
+    taken = ["vals, address = memory(size)", f"last = {packed}"]
+    called = [f"status = call({_spelled_slots(reads, first, 'last')})", "if status: check(status)"]
+    whole = [*_MADE, 'made.vals, made.cache, made.ours = vals, {"slots": last}, True']
     if over is not None:
-        lines.append(f"return o{over}.with_values(vals, over)")
+        lines += [*measured, *taken, *called, f"return o{over}.with_values(vals, over)"]
+    elif stored is None:
+        lines += [*measured, *taken, *called, *whole, "return made"]
     else:
-        lines += [*_MADE, 'made.vals, made.cache, made.ours = vals, {"slots": last}, True', "return made"]
+        lines += [
+            *_again(stored, "made.shape == shape and "),
+            "    again = stored.another(shape) if shape == stored.last else None",
+            "    if again is not None:",
+            "        made, last = again",
+            "    else:",
+            *[f"        {line}" for line in [*measured, "stored.last = shape", *taken, *whole]],
+            *called,
+            "return made",
+        ]
     names = [
+        "stored",
+        "content",
         "first",
         "call",
         "memory",

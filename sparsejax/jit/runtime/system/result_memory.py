@@ -1,7 +1,7 @@
 """Memory of dense results: aligned to 64 bytes, read-only for Python, and used again when the last array over it is gone.
 
-up to `TINY` bytes     slices of one block, which lives as long as one of them: a call takes the next one
-up to `RETURNED`       a block each, which is used again as soon as nobody refers to it (`reuse`)
+up to `RETURNED`       a block each, which is used again as soon as nobody refers to it (`reuse`): up to `PAGE`, with its storage
+up to `TINY` bytes     beyond those, slices of one block, which lives as long as one of them: a call takes the next one
 below `SMALLEST`       a block each, from NumPy; the C library recycles it
 above                  blocks of `allocator`, which recycles them
 """
@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.formats import Format
 from sparsejax.formats.storage import Storage, Template
 from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime.system import allocator, reuse
-from sparsejax.jit.runtime.system.reuse import Block, Own, Recycled, Rooms, Stored
+from sparsejax.jit.runtime.system.reuse import Block, Own, Recycled, Repeated, Rooms, Stored
 
 SMALLEST = 256 << 10
 """Bytes from which results come from `allocator`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and
@@ -124,9 +125,9 @@ class Results:
             and host.has("recycling")
             and choices.pick("memory", ("recycled", "fresh"), "recycled") == "recycled"
         )
-        self.recycled = Recycled() if recycles and self._size > TINY else None
-        self.stored = Stored(self) if recycles and self._size <= TINY else None
-        """Storages of results up to `TINY` bytes."""
+        self.recycled = Recycled() if recycles and self._size > PAGE else None
+        self.stored = Stored(self) if recycles and self._size <= PAGE else None
+        """Storages of results up to `PAGE` bytes."""
 
     def release(self, vals: NDArray[Any]) -> None:
         """Do not use memory that was given out again: somebody else does."""
@@ -255,6 +256,28 @@ def taker(dtype: np.dtype[Any], value: Any, mine: Passing | None = None) -> Call
         return made, begin + given * size
 
     return take
+
+
+def repeated(form: Format, dtype: np.dtype[Any], fill: Any, value: Any) -> Repeated | None:
+    """Storages of dense results of any shape that hold `value` (None: anything) before a kernel writes them; None where they are not used again."""
+    if not host.has("recycling"):
+        return None
+    most, buffers, behind = (
+        PAGE // dtype.itemsize,
+        ((),) * len(form.levels),
+        struct.Struct(f"{len(form.levels) + 1}q").pack,
+    )
+
+    def make(shape: tuple[int, ...]) -> tuple[Storage, bytes] | None:
+        count = math.prod(shape)
+        if count > most:
+            return None
+        vals, address = fresh(count, dtype, value)
+        made = Storage.dense((form, shape, fill, buffers), vals, {})
+        made.ours = True  # type: ignore[misc]
+        return made, behind(*shape, address)
+
+    return Repeated(make)
 
 
 def _holds(value: Any) -> str:

@@ -28,6 +28,8 @@ MOST = 2
 SAME = 8
 """Blocks of one size that are kept for results of any."""
 ALTOGETHER = 16 << 20
+DERIVED = 4
+"""Times its bytes that a storage counts for: what is noted of it stays as long as it does."""
 LEAST = 2 << 10
 NOTED = 2
 _references = sys.getrefcount
@@ -52,7 +54,7 @@ class _Kept(Generic[_Entry]):
         """Keep an entry, if there is room: nobody else changes its array as long as that is referred to."""
         if len(self.kept) < self.many:
             self.kept.append(entry)
-            _all.keep(self, _weight(entry[0]))
+            _all.keep(self, self._weight(entry[0]))
 
     def forget(self) -> None:
         """Do not keep anything any more of what there is now."""
@@ -63,12 +65,11 @@ class _Kept(Generic[_Entry]):
         left = [entry for entry in self.kept if entry[0] is not array]
         if len(left) < len(self.kept):
             self.kept = left
-            _all.keep(self, -_weight(array))
+            _all.keep(self, -self._weight(array))
 
-
-def _weight(array: NDArray[Any]) -> int:
-    """Bytes that keeping an array takes: what is noted about it included, which is more than small arrays have."""
-    return max(LEAST, array.nbytes)
+    def _weight(self, array: NDArray[Any]) -> int:
+        """Bytes that keeping an array takes, with what is noted about it: that is more than small arrays have."""
+        return max(LEAST, array.nbytes)
 
 
 class Recycled(_Kept[tuple[NDArray[Any], bytes]]):
@@ -96,6 +97,9 @@ class Stored(_Kept[tuple[NDArray[Any], NDArray[Any], Storage, bytes]]):
         super().__init__()
         self._maker = maker
 
+    def _weight(self, array: NDArray[Any]) -> int:
+        return max(LEAST, DERIVED * array.nbytes)
+
     def again(self) -> tuple[Storage, bytes, NDArray[Any]] | None:
         """A storage that nobody else refers to, nor to its memory; its slots, and that memory. What its cache has of the result before is forgotten."""
         for vals, base, made, slots in self.kept:
@@ -109,6 +113,30 @@ class Stored(_Kept[tuple[NDArray[Any], NDArray[Any], Storage, bytes]]):
     def noted(self, slots: bytes) -> dict[str, Any]:
         """What is known of a storage from the start."""
         return {"slots": slots, "maker": self._maker}
+
+
+class Repeated(Stored):
+    """The same of results of any shape, as long as one shape comes back: `make` gives a storage of its own memory and its slots, None where that is too
+    large. `last` is the shape of the latest result that was none of these."""
+
+    __slots__ = ("_make", "last")
+
+    def __init__(self, make: Callable[[tuple[int, ...]], tuple[Storage, bytes] | None]) -> None:
+        super().__init__(self)
+        self._make = make
+        self.last: tuple[int, ...] | None = None
+
+    def another(self, shape: tuple[int, ...]) -> tuple[Storage, bytes] | None:
+        """One of a shape of which none is free, in place of one of another shape; None where enough of this shape are kept, or it is too large."""
+        alike = [entry for entry in self.kept if entry[2].shape == shape]
+        found = self._make(shape) if len(alike) < self.many else None
+        if found is not None:
+            made, slots = found
+            made.cache = self.noted(slots)
+            for vals, *_ in self.kept[:1] if len(self.kept) >= self.many else ():
+                self.release(vals)
+            self.keep((made.vals, made.vals.base, made, slots))  # type: ignore[arg-type]
+        return found
 
 
 class Rooms:
