@@ -124,21 +124,21 @@ def again(
                     x, n = a._aval, len(args)
                     mark = id(x) if n == 1 else (id(x), id(args[1])) if n == 2 else (id(x), *map(id, args[1:]))
                     same = recent.get(mark)
-                    if same is not None:
-                        return same[0]([a._storage])
+                    if same is not None and (found := same[0]([a._storage])) is not None:
+                        return found
                     road = roads.get(x._kind if n == 1 else (x._kind, *mark[1:]))
-                    if road is not None and (found := road.run([a._storage], x.shape)) is not None:
+                    if road is not None and (found := road.run([a._storage], x.shape, mark, args)) is not None:
                         return found
                 elif pair and len(args) == 2 and type(b := args[1]) is Array:
                     x, y = a._aval, b._aval
                     mark = id(x), id(y)
                     same = recent.get(mark)
-                    if same is not None:
-                        return same[0]([a._storage, b._storage])
+                    if same is not None and (found := same[0]([a._storage, b._storage])) is not None:
+                        return found
                     road = roads.get((x._kind, y._kind))
                     if (
                         road is not None
-                        and (found := road.run([a._storage, b._storage], x.shape + y.shape)) is not None
+                        and (found := road.run([a._storage, b._storage], x.shape + y.shape, mark, args)) is not None
                     ):
                         return found
                 elif pair and len(args) == 2:
@@ -146,11 +146,14 @@ def again(
                     if kind is float:
                         mark = id(a._aval), kind
                         same = recent.get(mark)
-                        if same is not None:
-                            return same[0]([a._storage, primitive.weak_scalar(b)._storage])
+                        if (
+                            same is not None
+                            and (found := same[0]([a._storage, primitive.weak_scalar(b)._storage])) is not None
+                        ):
+                            return found
                         road = roads.get((a._aval._kind, kind))
                         if road is not None:
-                            found = road.run([a._storage, primitive.weak_scalar(b)._storage], a._aval.shape)
+                            found = road.run([a._storage, primitive.weak_scalar(b)._storage], a._aval.shape, mark, args)
                             if found is not None:
                                 return found
                     elif kind is int:
@@ -158,21 +161,27 @@ def again(
                             return call(a, float(b))
                         mark, looked = (id(a._aval), kind, b), 1
                         same = recent.get(mark)
-                        if same is not None:
-                            return same[0]([a._storage])
+                        if same is not None and (found := same[0]([a._storage])) is not None:
+                            return found
                         road = roads.get((a._aval._kind, kind, b))
-                        if road is not None and (found := road.run([a._storage], a._aval.shape)) is not None:
+                        if (
+                            road is not None
+                            and (found := road.run([a._storage], a._aval.shape, mark, args)) is not None
+                        ):
                             return found
             elif pair and len(args) == 2 and not kwargs and type(b := args[1]) is Array:
                 kind = type(a)
                 if kind is float:
                     mark = kind, id(b._aval)
                     same = recent.get(mark)
-                    if same is not None:
-                        return same[0]([primitive.weak_scalar(a)._storage, b._storage])
+                    if (
+                        same is not None
+                        and (found := same[0]([primitive.weak_scalar(a)._storage, b._storage])) is not None
+                    ):
+                        return found
                     road = roads.get((kind, b._aval._kind))
                     if road is not None:
-                        found = road.run([primitive.weak_scalar(a)._storage, b._storage], b._aval.shape)
+                        found = road.run([primitive.weak_scalar(a)._storage, b._storage], b._aval.shape, mark, args)
                         if found is not None:
                             return found
                 elif kind is int:
@@ -180,10 +189,10 @@ def again(
                         return call(float(a), b)
                     mark, looked = (kind, a, id(b._aval)), 1
                     same = recent.get(mark)
-                    if same is not None:
-                        return same[0]([b._storage])
+                    if same is not None and (found := same[0]([b._storage])) is not None:
+                        return found
                     road = roads.get((kind, a, b._aval._kind))
-                    if road is not None and (found := road.run([b._storage], b._aval.shape)) is not None:
+                    if road is not None and (found := road.run([b._storage], b._aval.shape, mark, args)) is not None:
                         return found
             key: list[Any] = []
             storages: list[Storage] = []
@@ -268,8 +277,8 @@ def _first(
             served = calls.families.get(kinds)
         if served is not None:
             if served.met.get(extents, 0) < FEW:
-                road = served.road(args, calls.operands)
-                found = road.run(storages, extents)
+                road = served.road(args, calls.operands, calls.recent)
+                found = road.run(storages, extents, None, args)
                 if found is not None:
                     short = None if valued or kwargs else _short(args, calls.operands, len(storages))
                     if short is not None:
@@ -340,8 +349,9 @@ def _places(note: primitive.Note, args: tuple[Any, ...], result: Array, valued: 
 class Road(NamedTuple):
     """The shortest way to what serves operands of any extents."""
 
-    run: Callable[[list[Storage], tuple[int, ...]], Array | None]
-    """The result for operands and their extents, of which nothing is kept; None where there is more to do."""
+    run: Callable[[list[Storage], tuple[int, ...], Any, tuple[Any, ...]], Array | None]
+    """The result for operands and their extents; None where there is more to do. Of extents that come again it is kept how to call what serves
+    them, by this mark of the call's arguments (`Calls.recent`)."""
     rest: tuple[Any, ...]
     """The arguments that are no operands: these very objects."""
 
@@ -361,18 +371,47 @@ class Served(NamedTuple):
             return storages
         return [storages[k] if k >= 0 else _number(args[~k]) for k in self.places]
 
-    def road(self, args: tuple[Any, ...], operands: int) -> Road:
+    def road(self, args: tuple[Any, ...], operands: int, recent: dict[Any, Any]) -> Road:
         """The shortest way for calls like this one."""
-        met, places, alone, once = self.met, self.places, self.family.alone, self.family.once
+        met, places, alone, once, ready = (
+            self.met,
+            self.places,
+            self.family.alone,
+            self.family.once,
+            self.family.alone_ready,
+        )
         numbers = {k: _number(args[~k]) for k in places or () if k < 0}
+        rest = args[operands:]
 
-        def run(storages: list[Storage], extents: tuple[int, ...]) -> Array | None:
+        def given(storages: list[Storage]) -> list[Storage]:
+            return storages if places is None else [storages[k] if k >= 0 else numbers[k] for k in places]
+
+        def keep(extents: tuple[int, ...], mark: Any, args: tuple[Any, ...], serve: Run) -> None:
+            left = FEW - 2  # it was served twice
+
+            def same(storages: list[Storage]) -> Array | None:
+                nonlocal left
+                left -= 1
+                if left <= 0:  # from the next call on, it has a plan of its own
+                    recent.pop(mark, None)
+                    met[extents] = FEW
+                return serve(given(storages))  # type: ignore[no-any-return]
+
+            if len(recent) > REMEMBERED:
+                recent.clear()
+            recent[mark] = same, [a._aval for a in args if type(a) is Array], rest
+
+        def run(storages: list[Storage], extents: tuple[int, ...], mark: Any, args: tuple[Any, ...]) -> Array | None:
             times = met.get(extents, 0)
             if times >= FEW:
                 return None
             if places is not None:
-                storages = [storages[k] if k >= 0 else numbers[k] for k in places]
+                storages = given(storages)
             found, counted = alone(extents, storages), 1
+            if times == 1 and found is not None and mark is not None:
+                serve = ready(extents)
+                if serve is not None:
+                    keep(extents, mark, args, serve)
             if found is None:
                 more = once(extents, storages)
                 if more is None:
@@ -383,7 +422,7 @@ class Served(NamedTuple):
             met[extents] = times + counted
             return found  # type: ignore[no-any-return]
 
-        return Road(run, args[operands:])
+        return Road(run, rest)
 
 
 def _short(args: tuple[Any, ...], operands: int, taken: int) -> Any:

@@ -5,7 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax import cached
+from sparsejax import cached, config
 from sparsejax.core import again
 from sparsejax.numpy.elementwise import operators
 
@@ -299,6 +299,38 @@ def test_a_shape_that_comes_back_has_a_plan_of_its_own():
         counts.append(len(calls.runs) - served)
     assert counts[2] == 0  # the shape is served by what serves any extents
     assert counts[-1] == 1
+
+
+def test_shapes_that_come_again_are_served_by_the_types_of_operands():
+    """What is kept of such a shape gives up where operands have other counts, or settings are others, and after as many calls as shapes are served."""
+
+    def product(x, y):
+        return x @ y
+
+    times, rng = again.again(2)(product), np.random.default_rng(5)
+    (calls,) = (c for c in remembered() if c.function is product)
+
+    def operands(n, density):
+        dense = rng.integers(1, 5, (n, n)) * (rng.random((n, n)) < density) / 4
+        return sj.array(dense, format="csr"), dense, rng.integers(1, 5, n) / 4
+
+    def runs(n, density, count=1):
+        for _ in range(count):
+            A, dense, x = operands(n, density)
+            np.testing.assert_array_equal(times(A, snp.asarray(x)).todense(), dense @ x)
+
+    for n in range(60, 64):
+        runs(n, 0.1, 2)
+    assert not any(run in calls.runs.values() for run, *_ in calls.recent.values())
+    kept = len(calls.recent)
+    runs(63, 0.1, 4)
+    assert 1 <= len(calls.recent) <= kept + 1
+    for density in (0.0, 0.9, 0.1, 0.01, 0.1):
+        runs(63, density, 3)
+    with config.using(workspace="hash"):
+        runs(63, 0.1, 3)
+    runs(63, 0.1, 2 * again.FEW + 4)
+    assert any(run in calls.runs.values() for run, *_ in calls.recent.values())
 
 
 def test_a_function_around_one_that_is_known_is_learnt():

@@ -35,7 +35,7 @@ from sparsejax.jit.graph import resize
 from sparsejax.jit.ir import choices
 from sparsejax.jit.ir.bounded import Bounded, bound
 from sparsejax.jit.runtime import plans
-from sparsejax.jit.runtime.direct import Roads
+from sparsejax.jit.runtime.alone import Alone
 from sparsejax.jit.runtime.domain import Domain, numbers_of
 from sparsejax.jit.runtime.kernels import KernelRunner, turn
 from sparsejax.jit.runtime.plan import Plan
@@ -120,33 +120,6 @@ class Solved(Exception):
     def __init__(self, found: dict[str, tuple[Terms, str]]) -> None:
         super().__init__(", ".join(found))
         self.found = found
-
-
-class Alone:
-    """A plan of one kernel for all shapes like some."""
-
-    __slots__ = ("_plan", "aval", "roads")
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self.aval = plan, plan.out_avals[0]
-        self.roads = config.planning(), Roads(plan.direct)
-        """The shortest roads to it, under these settings."""
-
-    def once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> tuple[list[Array], int] | None:
-        """The result of this shape, of which nothing is kept, and as how many calls it counts; None where there is more to do than to call the kernel."""
-        (settings, roads), now = self.roads, config.planning()
-        if now is not settings and now != settings:
-            roads = Roads(self._plan.direct)
-            self.roads = now, roads
-        found = roads(storages, shape)
-        if found is not None:
-            return [made(found, self.aval.at(shape))], 1
-        result = self._plan.alone_once(storages, shape)
-        if result is None:
-            return None
-        roads.learn(storages)
-        # of a sparse result, what is lost beside a plan of its own is little
-        return [result], DEAR if self.aval.is_dense else 1
 
 
 class Member:
@@ -397,6 +370,17 @@ class Family:
                 if result is not None:
                     return made(result, alone.aval.at(shape))
             return None
+        return None
+
+    def alone_ready(self, extents: tuple[int, ...]) -> Callable[[list[Storage]], Array | None] | None:
+        """`alone` for these extents, of operands like those of its last call, as a function of operands: None where it would ask for another road. None
+        where no road is known."""
+        for member in self._members:
+            found = member.lengths(extents) if member.alone else None
+            alone = None if found is None else member.alone.get(found[0])
+            if found is None or alone is None or not alone.roads[1].known:
+                continue
+            return alone.at(found[1], [c._storage for c in member.consts])
         return None
 
     def known(self, avals: Sequence[Aval], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
