@@ -196,3 +196,27 @@ def test_numbers_that_types_depend_on_in_turns(counts):
         with sj.config.using(skip={"symbolic_shapes"}):
             wanted = sj.jit(call, dynamic=False)(sj.array(dense, format="csr")) if number % 20 == 0 else got
         assert got.aval == wanted.aval
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_bits_of_named_extents_do_not_depend_on_which_shape_comes_first(named):
+    """Each of two shapes of one bucket would be associated in its own way."""
+    rng = np.random.default_rng(0)
+    shapes = [(16, 200, 16, 200), (200, 16, 200, 16)]
+    given = [[rng.standard_normal((s[k], s[k + 1])) for k in range(3)] for s in shapes]
+    words = {"x": ("n", "m"), "y": ("m", "k"), "z": ("k", "p")} if named else True
+    bits = []
+    for order in ((0, 1), (1, 0)):
+
+        def product(x, y, z):
+            return x @ y @ z
+
+        f = sj.jit(product, dynamic=words)
+        for _ in range(2):
+            found = {k: np.asarray(f(*given[k])).tobytes() for k in order}
+        bits.append((found[0], found[1]))
+        for k in order:
+            x, y, z = given[k]
+            np.testing.assert_allclose(f(x, y, z).todense(), x @ y @ z, atol=1e-10)
+    if named:
+        assert bits[0] == bits[1]

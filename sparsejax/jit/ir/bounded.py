@@ -26,7 +26,8 @@ class Bounded(int):
 
     name: str
     usual: int
-    """The value that it had when something was planned for it first: what is decided once for a whole program is decided for extents as these."""
+    """The value that it had when something was planned for it first, or the `middle` of the bucket: what is decided once for a whole program is decided for
+    extents as these."""
 
     @staticmethod
     def named(name: str, value: int) -> Bounded:
@@ -61,6 +62,16 @@ class Bounded(int):
     @staticmethod
     def _again(name: str, value: int) -> Bounded:
         return Bounded.named(name, value)
+
+
+def middle(value: int) -> int:
+    """The extent in the middle of the bucket of this one, as products are.
+
+    >>> middle(5), middle(300), middle(4095), middle(70_000)
+    (4, 1024, 1024, 131072)
+    """
+    most = bound(value)
+    return most + 1 >> (STEP // 2 if most.bit_length() <= FINE else STEP // 4)
 
 
 def bound(value: int) -> int:

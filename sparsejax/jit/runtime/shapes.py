@@ -33,7 +33,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit import pipeline
 from sparsejax.jit.graph import resize
 from sparsejax.jit.ir import choices
-from sparsejax.jit.ir.bounded import Bounded, bound
+from sparsejax.jit.ir.bounded import Bounded, bound, middle
 from sparsejax.jit.runtime import plans
 from sparsejax.jit.runtime.alone import Alone
 from sparsejax.jit.runtime.domain import Domain, numbers_of
@@ -142,6 +142,8 @@ class Member:
         """Of plans of an earlier process that what operands hold decided, what that was, and the plan for such operands."""
         self.held: dict[Any, str] = {}
         """What operands held that decided a plan of `bounds`."""
+        self.settled = False
+        """Whether plans are for a bucket alone, not for the first of its shapes that comes: bits of results do not depend on which that is."""
         self.kept = 0
         """How many plans of kernels its record has."""
         self._keep: Callable[[], None] | None = None
@@ -268,7 +270,8 @@ class Member:
     def planned(self, values: Sequence[int], storages: Sequence[Storage] = ()) -> Plan:
         """The plan for all shapes in the bucket of these values, as it is made without a record."""
         self._grown = True
-        bounds = {c: Bounded.named(c, n) for c, n in zip(self.codes, values, strict=True)}
+        usual = map(middle, values) if self.settled else values
+        bounds = {c: Bounded.named(c, n) for c, n in zip(self.codes, usual, strict=True)}
         jaxpr = resize.resized(self.closed.jaxpr, _in_place(bounds))
         closed = ClosedJaxpr(jaxpr, (), self.shared)
         closed.cache["clean"] = True
@@ -442,6 +445,7 @@ class Family:
         values = member.find(extents)
         if values is None:
             return None
+        member.settled = any(type(n) is str for n in self._names)
         member.kept_in(None if solved else record, avals)
         self._members.append(member)
         return self._at(member, values, arrays)
