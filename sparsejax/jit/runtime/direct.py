@@ -14,9 +14,7 @@ from sparsejax.jit.cost import statistics
 from sparsejax.jit.runtime import written
 from sparsejax.jit.runtime.binding import Binding
 from sparsejax.jit.runtime.system import result_memory
-
-Direct = Callable[[Sequence[Storage], tuple[int, ...]], Storage | None]
-"""The result of this shape for these operands; None where they are to be looked at more closely."""
+from sparsejax.jit.runtime.written import Direct
 
 DIRECT = 4
 """Facts for which a kernel is called on the shortest road."""

@@ -27,10 +27,11 @@ from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.rewrite import legalize
 from sparsejax.jit.runtime import kernel_planner, pattern_variants, written
 from sparsejax.jit.runtime.binding import Kept
-from sparsejax.jit.runtime.direct import Direct, called, how
+from sparsejax.jit.runtime.direct import called, how
 from sparsejax.jit.runtime.kernel_planner import KernelPlanner
 from sparsejax.jit.runtime.runnable import Observed, Planned, Runnable
 from sparsejax.jit.runtime.system import result_memory
+from sparsejax.jit.runtime.written import Direct
 from sparsejax.jit.schedule import replan
 
 Into = Callable[[Sequence[int]], tuple[NDArray[Any], bool] | None]

@@ -15,8 +15,10 @@ from sparsejax.core.primitive import plain_template
 from sparsejax.formats import convert
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import partition, resize
+from sparsejax.jit.runtime import written
 from sparsejax.jit.runtime.system import result_memory
 from sparsejax.jit.runtime.system.reuse import Recycled
+from sparsejax.jit.runtime.written import Direct
 
 
 class LibraryCall:
@@ -56,14 +58,8 @@ class Sized:
         """The parameters of a call, given the shape of its result."""
         self.extents = resize.extents_of((self._aval.shape, eqn.params))
         """The extents that it depends on and that may change."""
-        self._kind = self._aval.format, self._aval.fill_value
-        self._buffers = ((),) * self._aval.ndim
-        self._pack = struct.Struct(f"{self._aval.ndim + 1}q").pack
-        self._function = _numpy_function(eqn)
-        self._written = result_memory.writer(self._aval.dtype, memory)
-        self.by_numpy = self._function is not None
-        """Whether `numpy_once` serves."""
-        self._plain = all(plain_template(v.aval) is not None for v in eqn.inputs)
+        self.numpy_once = _numpy_once(eqn, memory)
+        """`once` by a function of NumPy's, of dense inputs and the shape; None where there is none."""
 
     def once(self, inputs: Sequence[Storage], shape: tuple[int, ...], change: resize.Change) -> Storage:
         """The result of this shape for these inputs."""
@@ -75,20 +71,14 @@ class Sized:
             params = sized(shape, change)
         return self._call(*inputs, out_aval=self._aval.at(shape), **params)  # type: ignore[no-any-return]
 
-    def numpy_once(self, inputs: Sequence[Storage], shape: tuple[int, ...], change: resize.Change) -> Storage:
-        """As `once`, of dense inputs, by a function of NumPy's."""
-        form, zero = self._kind
-        vals, made = self._written(shape)
-        function: Any = self._function
-        if not self._plain:
-            function(*map(convert.to_dense, inputs), made)
-        elif len(inputs) == 2:
-            one, other = inputs
-            function(one.vals.reshape(one.shape), other.vals.reshape(other.shape), made)
-        else:
-            function(*[s.vals.reshape(s.shape) for s in inputs], made)
-        slots = self._pack(*shape, result_memory.address_of(vals))
-        return Storage.dense((form, shape, zero, self._buffers), vals, {"slots": slots})
+
+def _numpy_once(eqn: Eqn, memory: result_memory.Passing | None) -> Direct | None:
+    function, aval = _numpy_function(eqn), eqn.outputs[0].aval
+    if function is None:
+        return None
+    plain = all(plain_template(v.aval) is not None for v in eqn.inputs)
+    ranks = tuple([v.aval.ndim for v in eqn.inputs])
+    return written.by_numpy(function, ranks, plain, aval.format, aval.fill_value, aval.dtype, memory)
 
 
 def _numpy_function(eqn: Eqn) -> Callable[..., Any] | None:
@@ -100,7 +90,7 @@ def _numpy_function(eqn: Eqn) -> Callable[..., Any] | None:
     return function
 
 
-def written(eqn: Eqn) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+def writes(eqn: Eqn) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """The dtype and the shape of the result of `Sized.numpy_once`; None where that does not serve."""
     aval = eqn.outputs[0].aval
     return None if is_several(eqn) or _numpy_function(eqn) is None else (aval.dtype, aval.shape)

@@ -20,13 +20,13 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.graph import guards, partition, resize
 from sparsejax.jit.runtime import donation, library_call, sequence, unkept
-from sparsejax.jit.runtime.direct import Direct
 from sparsejax.jit.runtime.kernels import Into, KernelRunner, turn
 from sparsejax.jit.runtime.system import threads
 from sparsejax.jit.runtime.whole import program as programs
 from sparsejax.jit.runtime.whole import sizes
 from sparsejax.jit.runtime.whole.loop import Loop
 from sparsejax.jit.runtime.whole.registers import Unbound
+from sparsejax.jit.runtime.written import Direct
 from sparsejax.lax.rounds import Body, Past, Rounds
 
 FEWER = 8
@@ -100,7 +100,7 @@ class Plan(Body):
         """The kernel that is all there is to do, if it reads the operands as they come."""
         self._programs = programs.Programs() if self._bodies and programs.has_loops(self) else None
         """What runs it as one table, where it has loops and that may be."""
-        self._single = single and self.fresh and isinstance(calls[0], KernelRunner)
+        self._single = single and self.fresh and isinstance(calls[0], KernelRunner | library_call.NumPyCall)
         self._sized: dict[Any, sequence.Line] = {}
         self.sizes: dict[Any, Any] = {}
         """Loops of which it is the body, by tables that serve many sizes; beside each the condition (`whole.sizes`)."""
@@ -200,37 +200,40 @@ class Plan(Body):
     @cached_property
     def sizes_alone(self) -> bool:
         """Whether `alone_once` may serve."""
-        runner = self.steps[0] if self._single else None
-        return isinstance(runner, KernelRunner) and runner.exact
+        step = self.steps[0] if self._single else None
+        return step.exact if isinstance(step, KernelRunner) else step is not None
 
     def alone_once(self, storages: Sequence[Storage], shape: tuple[int, ...]) -> Array | None:
-        """As `once`, of a plan that is one kernel, whose result has this shape, on the shortest road; None where that does not serve."""
-        runner = self.steps[0]
-        assert isinstance(runner, KernelRunner)
-        if self.alone is None:  # not all operands are read, or numbers of the program are
-            storages = self._line.layout.picks[0](self.registers(storages))
-        found = runner.sized_once(storages, shape)
+        """As `once`, of a plan that is one kernel or function of NumPy's, whose result has this shape, on the shortest road; None where that does not
+        serve."""
+        step = self.steps[0]
+        if not isinstance(step, KernelRunner):
+            direct = self.direct(storages)
+            found = None if direct is None else direct(storages, shape)
+        else:
+            if self.alone is None:  # not all operands are read, or numbers of the program are
+                storages = self._line.layout.picks[0](self.registers(storages))
+            found = step.sized_once(storages, shape)
         return None if found is None else made(found, self.out_avals[0].at(shape))
 
     def direct(self, storages: Sequence[Storage]) -> Direct | None:
         """`alone_once` as one function for operands like these, where it has one."""
-        runner = self.steps[0]
-        assert isinstance(runner, KernelRunner)
-        if self.alone is not None:
-            return runner.direct(storages)
-        taken, literals = self._line.layout.picks[0], self.literals
-        found = runner.direct(taken([*storages, *literals]))
-        return None if found is None else lambda operands, shape: found(taken([*operands, *literals]), shape)
+        step, taken, literals = self.steps[0], self._line.layout.picks[0], self.literals
+        given = storages if self.alone is not None else taken([*storages, *literals])
+        found = step.direct(given) if isinstance(step, KernelRunner) else library_call.Sized(step.eqn).numpy_once
+        if found is None or self.alone is not None:
+            return found
+        return lambda operands, shape: found(taken([*operands, *literals]), shape)
 
     def _sized_line(self) -> sequence.Line:
         """What `once` runs, under the settings of `config` as they are."""
-        steps, kernels, shapes = list[sequence.Step](), set[int](), list[tuple[int, ...]]()
+        steps, tried, shapes = list[sequence.Step](), set[int](), list[tuple[int, ...]]()
         constants = {self.operands + k: frozenset[Any]() for k in range(len(self.literals))}
         """Registers that no operand has to do with, with the extents that they depend on."""
         memories = unkept.memories(self._line.layout, list(map(_written, self.steps)))
         for number, (step, memory) in enumerate(zip(self.steps, memories, strict=True)):
             if isinstance(step, KernelRunner):
-                kernels.add(number)
+                tried.add(number)
                 steps.append(unkept.Kernel(step, memory))
                 shapes.append(step.output.shape)
             elif library_call.is_several(step.eqn):
@@ -241,9 +244,11 @@ class Plan(Body):
                 extents = sized.extents.union(*[constants.get(k, ()) for k in self.reads[number]])
                 kept = constants.keys() >= set(self.reads[number]) and not step.eqn.effect
                 constants.update(dict.fromkeys(self.made[number] if kept else (), extents))
-                steps.append(unkept.Call(sized, tuple(extents) if kept else None))
+                call = unkept.Call(sized, tuple(extents) if kept else None)
+                tried |= {number} if call.first is not None else set()
+                steps.append(call)
                 shapes.append(shape)
-        layout = dataclasses.replace(self._line.layout, shapes=tuple(shapes), tried=frozenset(kernels))
+        layout = dataclasses.replace(self._line.layout, shapes=tuple(shapes), tried=frozenset(tried))
         return sequence.Line(layout, steps, self.literals)
 
     def _called_once(self, number: int, inputs: Sequence[Storage], change: Callable[[Any], Any]) -> list[Storage]:
@@ -438,7 +443,7 @@ def _written(step: Step) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """The dtype and the shape of the result of a step that writes into memory of ours."""
     if isinstance(step, KernelRunner):
         return (step.output.dtype, step.output.shape) if step.output.format.full else None
-    return library_call.written(step.eqn)
+    return library_call.writes(step.eqn)
 
 
 def made_once(function: Callable[..., list[Plan]], *args: Any) -> Callable[[], list[Plan]]:

@@ -103,7 +103,8 @@ def planned(
     passing = {k for own in registers for k in own} - set(results)
     fresh: set[int] = set()
     for step, given, own in zip(steps, reads, registers, strict=True):
-        if isinstance(step, partition.KernelStep) or (given and fresh.issuperset(given)):
+        anew = isinstance(step, partition.KernelStep) or library_call.writes(step.eqn) is not None
+        if anew or (given and fresh.issuperset(given)):
             fresh.update(own)
     layout = sequence.Layout(
         len(operands),

@@ -16,9 +16,10 @@ import numpy as np
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.graph import resize
 from sparsejax.jit.runtime import library_call, sequence
-from sparsejax.jit.runtime.direct import Direct, Roads
+from sparsejax.jit.runtime.direct import Roads
 from sparsejax.jit.runtime.kernels import KernelRunner
 from sparsejax.jit.runtime.system import result_memory
+from sparsejax.jit.runtime.written import Direct
 
 CONSTANTS = 256
 """Results of a call of constants, or without operands, such as an extent, that are kept, by these and by the numbers that they depend on."""
@@ -81,13 +82,15 @@ def _none(operands: Sequence[Storage], shape: Shape) -> None:
 class Call:
     """A library call of one result, for operands of any extents."""
 
-    __slots__ = ("call",)
+    __slots__ = ("call", "first")
 
     def __init__(self, sized: library_call.Sized, kept: tuple[Any, ...] | None) -> None:
         """What has no operands but constants may be `kept`, by these extents, which all that it is made of depends on."""
         self.call: Callable[[Sequence[Storage], Shape, resize.Change], Storage] = (
-            _kept(sized, kept) if kept is not None else sized.numpy_once if sized.by_numpy else sized.once
+            _kept(sized, kept) if kept is not None else sized.once
         )
+        self.first: Direct | None = sized.numpy_once if kept is None else None
+        """What is called in its place, if it is there."""
 
 
 def _kept(

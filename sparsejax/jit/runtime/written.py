@@ -14,8 +14,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sparsejax import config
-from sparsejax.formats import Format
+from sparsejax.formats import Format, convert
 from sparsejax.formats.storage import Storage, Template
 from sparsejax.jit.backend import compiler, entry
 from sparsejax.jit.cost import statistics
@@ -29,6 +31,8 @@ UNLIMITED = 1 << 48
 """Elements that no result has."""
 
 Pack = Callable[[Storage], bytes]
+Direct = Callable[[Sequence[Storage], tuple[int, ...]], Storage | None]
+"""The result of this shape for these operands; None where they are to be looked at more closely."""
 
 
 class Input(NamedTuple):
@@ -167,6 +171,59 @@ def sized(
             "over": None if like is None else like[1],
         }
     )
+
+
+def by_numpy(
+    function: Callable[..., Any],
+    ranks: tuple[int, ...],
+    plain: bool,
+    form: Format,
+    fill: Any,
+    dtype: np.dtype[Any],
+    mine: result_memory.Passing | None,
+) -> Direct:
+    """A function of NumPy's, which takes dense arrays of these ranks and writes to a last one, as one of operands and the shape of the result. Operands
+    are `plain` where they are in the order of NumPy. Results lie in memory of `mine`, or of its own."""
+    own, most = result_memory.own(dtype) if mine is None else mine
+    rank = len(form.levels)
+    return _by_numpy(ranks, plain, rank)(  # type: ignore[no-any-return]
+        {
+            "function": function,
+            "form": form,
+            "fill": fill,
+            "buffers": ((),) * rank,
+            "dtype": dtype,
+            "least": result_memory.TINY // dtype.itemsize,
+            "most": 0 if own is None else most // dtype.itemsize,
+            "take": None if own is None else own.take,
+            "pack": struct.Struct(f"{rank + 1}q").pack,
+        }
+    )
+
+
+@functools.lru_cache(maxsize=512)
+def _by_numpy(ranks: tuple[int, ...], plain: bool, rank: int) -> Callable[[dict[str, Any]], Any]:
+    operands = range(len(ranks))
+    given = [f"o{k}.vals" if r == 1 else f"o{k}.vals.reshape(o{k}.shape)" for k, r in enumerate(ranks)]
+    lines = [f"{_named('o', operands)} = operands"] if ranks else []
+    lines += [f"{_named('n', range(rank))} = shape"] if rank else []
+    lines += [
+        "size = " + (" * ".join(f"n{k}" for k in range(rank)) or "1"),
+        "if least < size <= most:",
+        "    whole, begin, address = take(size)",
+        "    vals = whole[begin : begin + size]",
+        "    result = vals.reshape(shape)",
+        "    freeze(vals, False)",
+        "else:",
+        "    vals, result = results_of(shape, dtype)",
+        f"    address = {_place('vals')}",
+        f"function({', '.join([*(given if plain else [f'to_dense(o{k})' for k in operands]), 'result'])})",
+        *_MADE,
+        f'made.vals, made.cache = vals, {{"slots": pack({_named("n", range(rank))}address)}}',
+        "return made",
+    ]
+    names = ["function", "form", "fill", "buffers", "dtype", "least", "most", "take", "pack"]
+    return _maker("operands, shape", lines, names)
 
 
 def _reads(inputs: Sequence[Input]) -> tuple[tuple[int, int], ...]:
@@ -372,4 +429,7 @@ _KNOWN: dict[str, Any] = {
     "pack_two": struct.Struct("2q").pack,
     "words": result_memory.words,
     "address_of": result_memory.address_of,
+    "results_of": result_memory.written,
+    "freeze": result_memory.freeze,
+    "to_dense": convert.to_dense,
 }

@@ -223,8 +223,8 @@ def taker(dtype: np.dtype[Any], value: Any, mine: Passing | None = None) -> Call
     >>> take(3)[0], take(2)[1] % 64
     (array([1., 1., 1.]), 0)
     """
-    size, filled, (own, largest) = dtype.itemsize, value is not None, mine or (_own(dtype), OWN)
-    least, most = TINY // size, largest // size if own is not None else 0
+    size, filled, (blocks, largest) = dtype.itemsize, value is not None, mine or own(dtype)
+    least, most = TINY // size, largest // size if blocks is not None else 0
     pages, room = _pages.setdefault((dtype, _holds(value)), []), PAGE // size
     line = ALIGNMENT // size if not ALIGNMENT % size else 0
     writes = filled and value != 0
@@ -233,7 +233,7 @@ def taker(dtype: np.dtype[Any], value: Any, mine: Passing | None = None) -> Call
         if not 0 < count <= least or not line:
             if not least < count <= most:
                 return fresh(count, dtype, value)
-            whole, begin, address = own.take(count)  # type: ignore[union-attr]
+            whole, begin, address = blocks.take(count)  # type: ignore[union-attr]
             made = whole[begin : begin + count]
             if filled:
                 made.fill(value)
@@ -295,28 +295,14 @@ def _rooms_of(dtype: np.dtype[Any]) -> Rooms | None:
     return rooms
 
 
-def writer(
-    dtype: np.dtype[Any], mine: Passing | None = None
-) -> Callable[[tuple[int, ...]], tuple[NDArray[Any], NDArray[Any]]]:
-    """`written` of any shape as a function, for results of one step of a plan, or of several that pass."""
-    (own, largest), size = mine or (_own(dtype), OWN), dtype.itemsize
-
-    def take(shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-        count = math.prod(shape)
-        if own is None or not TINY < count * size <= largest:
-            return written(shape, dtype)
-        whole, begin, _ = own.take(count)
-        vals = whole[begin : begin + count]
-        made = vals.reshape(shape)
-        freeze(vals, False)
-        return vals, made
-
-    return take
-
-
 def passing(dtype: np.dtype[Any]) -> Passing:
     """Memory for results that nobody has when a call ends, of steps of a plan of which one has none while the other does."""
     return _own(dtype, math.inf), PASSING
+
+
+def own(dtype: np.dtype[Any]) -> Passing:
+    """Memory for results of one step, whatever their size, which others may have when a call ends."""
+    return _own(dtype), OWN
 
 
 def _own(dtype: np.dtype[Any], loose: float = 2) -> Own | None:
