@@ -11,7 +11,7 @@ Elements of largest absolute value in the rows of a matrix are listed in the ord
 
 before:  3 -7 0 7 1, two of each row     after:  pos 0 2, crd 1 3, vals -7 7
 
-Of long rows a heap has the largest, whose columns are marked by bits. Of short ones, all keys are compared with all others, eight at a time: the least of
+Of long rows a heap has the largest, whose columns are marked by bits. Of short ones, all keys are compared with all others, in vectors: the least of
 those below fewer than so many is a bound, which larger ones and the first equal ones pass. No branch depends on their order.
 """
 
@@ -41,12 +41,11 @@ TOGETHER = 64, 8
 """Numbers that are compared with the least at once, as long as there are so many."""
 LANES = 16
 """Lanes of a vector that is compared."""
-SHORT = 128
-"""Columns of rows of which all elements are compared with all others."""
+SHORT, SHARE = 128, 6
+"""Columns of rows, and by how many they are more than what is kept of them, up to which all elements are compared with all others."""
 MOST = 1 << 20
 """Bytes of results that share a block."""
-EIGHT, WIDE = 8, "<8 x i64>"
-"""Keys that are compared with one at a time."""
+WIDE = f"<{LANES} x i64>"
 
 
 def covers(dtype: np.dtype[np.generic]) -> bool:
@@ -132,10 +131,10 @@ class Keys:
     def number(self, at: Val) -> Val:
         return self.b.named("key", self.b.convert("sext" if self._signed else "zext", self._keys(at, 1), "i64"))
 
-    def eight(self, at: Val) -> Val:
-        """Eight of them as 64 bits each."""
-        made = self._keys(at, 8)
-        return made if self.numbers.size == 8 else self.b.convert("sext" if self._signed else "zext", made, "<8 x i64>")
+    def wide(self, at: Val) -> Val:
+        """`LANES` of them as 64 bits each."""
+        made = self._keys(at, LANES)
+        return made if self.numbers.size == 8 else self.b.convert("sext" if self._signed else "zext", made, WIDE)
 
     def above(self, at: Val, count: int, least: Val) -> Val:
         """A bit for each of so many numbers: whether it is larger than the key of another number."""
@@ -248,14 +247,7 @@ class _Heap:
 def listed(matrix: Array, keep: int, parts: Sequence[tuple[int, int]]) -> tuple[Array, Array, Array, bool]:
     """(pos, crd, vals) of the `keep` elements of largest absolute value in the rows of a matrix, fewer than it has columns; and whether one of them is 0.
     `parts` are of rows, for a thread each."""
-    (rows, columns), kind = matrix.shape, crd_dtype(matrix.shape[1])
-    short = columns <= SHORT
-    kernel, take = _listing(matrix.dtype, kind, short)
-    words = 0 if short else (columns + 63) // 64
-    first = columns + EIGHT if short else keep
-    wanted = (rows + 1, INT64), (rows * keep, kind), (rows * keep, matrix.dtype)
-    each = ALIGNMENT * -(-(first + (0 if short else keep) + words + 1) // 8)
-    begins = [0, *itertools.accumulate([n * dtype.itemsize + ALIGNMENT - 1 & -ALIGNMENT for n, dtype in wanted])]
+    kernel, take, wanted, begins, each, behind = _layout(*matrix.shape, keep, matrix.dtype)
     if begins[-1] > MOST:
         made = [result_memory.fresh(n, dtype, None) for n, dtype in wanted]
         aside = np.empty(each * len(parts) >> 3, INT64)
@@ -266,14 +258,41 @@ def listed(matrix: Array, keep: int, parts: Sequence[tuple[int, int]]) -> tuple[
         places, at = [place + k for k in begins[:3]], place + begins[-1]
         found = [
             whole[begin + k : begin + k + n * dtype.itemsize].view(dtype)
-            for k, (n, dtype) in zip(begins[:3], wanted, strict=True)
+            for k, (n, dtype) in zip(begins, wanted, strict=False)
         ]
-    own = [at + each * k for k in range(len(parts))]
-    given = keep, columns, address(matrix), *places
-    behind = [(k, k + 8, k + 8 + 8 * first, k + 8 + 8 * (first + keep), words) for k in own]
-    run_parts(kernel, [(*part, *given, *room) for part, room in zip(parts, behind, strict=True)])
+    given = keep, matrix.shape[1], address(matrix), *places
+    own = range(at, at + each * len(parts), each)
+    first, second, third, words = behind
+    run_parts(
+        kernel,
+        [(*part, *given, k, k + first, k + second, k + third, words) for part, k in zip(parts, own, strict=True)],
+    )
     pos, crd, vals = found
     return pos, crd, vals, any(map(word_at, own))
+
+
+Layout = tuple[
+    Kernel,
+    Callable[[int], Block],
+    tuple[tuple[int, np.dtype[Any]], ...],
+    list[int],
+    int,
+    tuple[int, int, int, int],
+]
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(rows: int, columns: int, keep: int, dtype: np.dtype[Any]) -> Layout:
+    """What lists elements, and memory for that; the vectors that it makes, where they begin in a block, and where it ends; bytes beside them for each
+    thread, and where in these keys, places and marks begin, and how many words of marks there are."""
+    kind, short = crd_dtype(columns), columns <= min(SHORT, SHARE * keep)
+    words = 0 if short else (columns + 63) // 64
+    keys = columns + LANES if short else keep
+    wanted = (rows + 1, INT64), (rows * keep, kind), (rows * keep, dtype)
+    begins = [0, *itertools.accumulate([n * each.itemsize + ALIGNMENT - 1 & -ALIGNMENT for n, each in wanted])]
+    room = 1 + keys + (0 if short else keep) + words
+    kernel, take = _listing(dtype, kind, short)
+    return kernel, take, wanted, begins, ALIGNMENT * -(-room // 8), (8, 8 + 8 * keys, 8 + 8 * (keys + keep), words)
 
 
 @functools.cache
@@ -326,40 +345,40 @@ def _listed(b: Builder, kind: str, size: int, crd_size: int, short: bool) -> Non
 
 def _bound(b: Builder, read: Keys, low: Val, columns: Val, keys: Vector, keep: Val) -> Val:
     """The least of as many keys of a row as are to be found, which all are in `keys` then, with others below all behind them."""
-    whole = b.named("whole", b.and_(columns, b.i64(-EIGHT)))
-    with b.for_(b.i64(0), whole, "p", step=EIGHT) as p:
-        b.store(keys.pointer, p, read.eight(b.add(low, p)))
-    b.store(keys.pointer, whole, b.splat(b.i64(LEAST), EIGHT))
+    whole = b.named("whole", b.and_(columns, b.i64(-LANES)))
+    with b.for_(b.i64(0), whole, "p", step=LANES) as p:
+        b.store(keys.pointer, p, read.wide(b.add(low, p)))
+    b.store(keys.pointer, whole, b.splat(b.i64(LEAST), LANES))
     with b.for_(whole, columns, "p") as p:
         keys.put(b, p, read.number(b.add(low, p)))
-    most = b.splat(b.i64(2**63 - 1), EIGHT)
-    found, larger = b.var("found", most), b.var("larger", b.splat(b.i64(0), EIGHT))
+    most = b.splat(b.i64(2**63 - 1), LANES)
+    found, larger = b.var("found", most), b.var("larger", b.splat(b.i64(0), LANES))
     b.set(found, most)
-    with b.for_(b.i64(0), columns, "p", step=EIGHT) as p:
+    with b.for_(b.i64(0), columns, "p", step=LANES) as p:
         own = b.named("own", b.load(keys.pointer, p, WIDE))
-        b.set(larger, b.splat(b.i64(0), EIGHT))
+        b.set(larger, b.splat(b.i64(0), LANES))
         with b.for_(b.i64(0), columns, "q") as q:
-            above = b.compare("sgt", b.splat(keys.get(b, q), EIGHT), own)
-            one_more = b.binary("add", b.get(larger), b.splat(b.i64(1), EIGHT))
+            above = b.compare("sgt", b.splat(keys.get(b, q), LANES), own)
+            one_more = b.binary("add", b.get(larger), b.splat(b.i64(1), LANES))
             b.set(larger, b.select(above, one_more, b.get(larger)))
-        among = b.compare("slt", b.get(larger), b.splat(keep, EIGHT))
+        among = b.compare("slt", b.get(larger), b.splat(keep, LANES))
         b.set(found, b.min(b.get(found), b.select(among, own, most)))
-    return b.named("least", b.call(f"llvm.vector.reduce.smin.v{EIGHT}i64", "i64", [b.get(found)]))
+    return b.named("least", b.call(f"llvm.vector.reduce.smin.v{LANES}i64", "i64", [b.get(found)]))
 
 
 def _past(b: Builder, least: Val, columns: Val, keys: Vector, keep: Val, put: Callable[[Val, Val], None]) -> None:
     """Those of a row that are larger than the least of as many as are kept, and the first ones that equal it."""
-    bound = b.splat(least, EIGHT)
+    bound = b.splat(least, LANES)
 
     def bits(how: str, at: Val) -> Val:
         flags = b.compare(how, b.load(keys.pointer, at, WIDE), bound)
-        return b.convert("zext", b.convert("bitcast", flags, f"i{EIGHT}"), "i64")
+        return b.convert("zext", b.convert("bitcast", flags, f"i{LANES}"), "i64")
 
     left, chosen = b.var("left", keep), b.var("chosen", b.i64(0))
     b.set(left, keep)
-    with b.for_(b.i64(0), columns, "p", step=EIGHT) as p:
+    with b.for_(b.i64(0), columns, "p", step=LANES) as p:
         b.set(left, b.sub(b.get(left), b.call("llvm.ctpop.i64", "i64", [bits("sgt", p)])))
-    with b.for_(b.i64(0), columns, "p", step=EIGHT) as p:
+    with b.for_(b.i64(0), columns, "p", step=LANES) as p:
         b.set(chosen, bits("sgt", p))
         with b.bits_of(bits("eq", p)) as own, b.if_(b.lt(b.i64(0), b.get(left))):
             b.set(chosen, b.binary("or", b.get(chosen), b.binary("shl", b.i64(1), own)))
