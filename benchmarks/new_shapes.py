@@ -6,7 +6,8 @@ Then a call on arrays that were never used, of a shape that is warm ("array"): t
 "new" takes beyond that is the shape's. And a warm call on an array that was used some shapes ago ("cold"), after operands were made as before the new one:
 the caches hold as much of it as of a new shape, so that "new" beside "cold" is what a new shape costs, and "cold" beside "warm" what caches do.
 "in a row" is the same without anything in between: fresh operands of other shapes one after the other, and beside them as many that are kept and have plans
-of their own, in turns.
+of their own, in turns. "hot" is a new shape whose operands were made of SciPy's just before, after the same call on another one; beside it a warm call
+that has just run.
 
 Microseconds of the thread, medians; SciPy's call beside it, and how many kernels were scheduled after the first forty shapes.
 """
@@ -77,10 +78,11 @@ def measured(name: str, jitted: bool) -> str:
         before = scheduled
         first, again, *others, warm = (timed(run, ours) for _ in range(CALLS))
         fresh = sj.array(matrix), sj.array(other)
-        row = first, again, max(others), warm, timed(run, fresh), timed(plain, (matrix, other))
+        array, scipy = timed(run, fresh), timed(plain, (matrix, other))
         kept.append(ours)
         _ = [sj.array(x) for x in operands(rng, columns)]
-        row = *row, timed(run, kept[-AGO] if number >= AGO else ours)
+        cold = timed(run, kept[-AGO] if number >= AGO else ours)
+        row = first, again, max(others), warm, array, scipy, cold
         if number >= KNOWN:
             rows.append(row)
             late += scheduled - before
@@ -89,8 +91,10 @@ def measured(name: str, jitted: bool) -> str:
     apart, round_ = in_a_row(run, columns, kept)
     how = "jit" if jitted else "at once"
     costs = f"new {new:6.1f}  cold {cold:6.1f}  {new / cold:4.2f}   array {array:6.1f}   again {again:6.1f}   plan {plan:6.1f}"
+    begun, run_ = hot(run, columns, ours)
     row_ = f"in a row: new {apart:6.1f}  warm {round_:6.1f}  {apart / round_:4.2f}"
-    return f"{name:8} {how:8} {costs}   warm {warm:6.1f}   {row_}   SciPy {scipy:6.1f}   scheduled {late}"
+    hot_ = f"hot: new {begun:6.1f}  warm {run_:6.1f}  {begun / run_:4.2f}"
+    return f"{name:8} {how:8} {costs}   warm {warm:6.1f}   {row_}   {hot_}   SciPy {scipy:6.1f}   scheduled {late}"
 
 
 def in_a_row(run: Callable[..., Any], columns: int, kept: Sequence[tuple[Any, ...]]) -> tuple[float, float]:
@@ -99,6 +103,19 @@ def in_a_row(run: Callable[..., Any], columns: int, kept: Sequence[tuple[Any, ..
     fresh = [tuple(sj.array(x) for x in operands(rng, columns)) for _ in kept]
     turns = [timed(run, arguments) for _ in range(3) for arguments in kept]
     return float(np.median([timed(run, arguments) for arguments in fresh])), float(np.median(turns[len(kept) :]))
+
+
+def hot(run: Callable[..., Any], columns: int, known: tuple[Any, ...]) -> tuple[float, float]:
+    """What a call takes on operands of a new shape that were made just before, and on operands that are known, where the same call has just run."""
+    rng, new, warm = np.random.default_rng(2), [], []
+    given = [operands(rng, columns) for _ in range(SHAPES)]
+    for one, other in zip(given[::2], given[1::2], strict=True):
+        before, fresh = tuple(map(sj.array, one)), tuple(map(sj.array, other))
+        run(*before)
+        new.append(timed(run, fresh))
+        run(*known)
+        warm.append(timed(run, known))
+    return float(np.median(new)), float(np.median(warm))
 
 
 if __name__ == "__main__":
