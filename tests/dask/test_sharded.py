@@ -125,6 +125,7 @@ PROGRAMS = {
     "top_k": (lambda A: sj.lax.top_k(A, 3)[0], (A,), lambda: [-np.sort(-D, axis=1)[:, :3]]),
     "solve": (lambda A, X: snp.linalg.solve(X.T @ X, (A @ X).T), (A, X), lambda: [np.linalg.solve(X.T @ X, (D @ X).T)]),
     "prune": (lambda A: snp.abs(sj.prune(A, tol=0.5)), (A,), lambda: [np.abs(D * (abs(D) > 0.5))]),
+    "dense prune": (lambda A: sj.prune(A.asformat("dense"), tol=0.5), (A,), lambda: [D * (abs(D) > 0.5)]),
     "nothing cut": (lambda A, X: (X * 2, 3.0), (A, X), lambda: [X * 2, 3.0]),
 }
 
