@@ -1,5 +1,8 @@
 """Operations of tables as machine code of their own, against those that one function reads: the same programs, failures and interrupts."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,6 +10,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 from examples import graphs
 from sparsejax import config, lax
+from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime.whole import driver, operations, written_out
 from tests.control import running, test_whole_branches
 
@@ -49,6 +53,23 @@ def test_after_many_rounds(monkeypatch):
         step(x, operations.ENOUGH)
     np.testing.assert_array_equal(step(x, 100).todense(), want)
     assert len(made) == 1
+
+
+def test_code_stays_as_long_as_its_table(monkeypatch):
+    """Kernels that nobody refers to are unloaded when many others come."""
+    monkeypatch.setattr(compiler, "_KEPT", 0)
+    made, kernel = [], written_out.kernel
+    monkeypatch.setattr(
+        operations.written_out, "kernel", lambda ops: made.append(weakref.ref(code := kernel(ops))) or code
+    )
+    step = sj.jit(lambda x: lax.fori_loop(0, 40, lambda _, v: v * 0.25 + 3.0, x))
+    with config.using(choose="operations=written"):
+        for _ in range(3):
+            found = step(np.arange(8.0))
+            sj.jit(lambda x: x * 2.0 + 1.0)(np.arange(5.0))
+            gc.collect()
+            assert made and all(code() is not None for code in made)
+    np.testing.assert_allclose(found.todense(), 4.0)
 
 
 def test_failures():

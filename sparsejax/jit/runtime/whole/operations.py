@@ -37,7 +37,8 @@ class Operations:
     def __init__(self, ops: Sequence[Sequence[int]], failures: Mapping[int, Callable[[Words], None]]) -> None:
         self.ops, self._failures = np.array(ops, np.int64), failures
         self.address = result_memory.address_of(self.ops)
-        self._function: Callable[[int], int] = driver.kernel().run_at
+        self._kernel = driver.kernel()
+        self._function: Callable[[int], int] = self._kernel.run_at
         way = choices.pick("operations", ("written", "read"), "written")
         self._left: float = math.inf if way == "read" else 0 if choices.free() else ENOUGH
         """Rounds until they become machine code."""
@@ -54,7 +55,8 @@ class Operations:
         """Run them on the slots at this address, so many rounds or (None) until they leave, and ask for signals from time to time. Whether they came to
         their end: not where they no longer suit (`suits`) after some `LOOKED` rounds."""
         if self._left <= 0:
-            self._left, self._function = math.inf, written_out.kernel(self.ops.tolist()).run_at
+            self._kernel = written_out.kernel(self.ops.tolist())  # loaded for as long as it is referred to
+            self._left, self._function = math.inf, self._kernel.run_at
         run, budget = self._function, self._budget if suits is None else LOOKED
         while True:
             now = budget if left is None else min(budget, left)
