@@ -1,6 +1,7 @@
 """How Python enters kernels: slots in any number of parts, by functions of CPython's own calling convention or by `ctypes`, with the same results."""
 
 import contextlib
+import gc
 import hashlib
 import itertools
 import random
@@ -8,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -146,3 +148,21 @@ def test_the_object_that_is_here_is_of_this_text():
 @ours
 def test_it_is_in_use():
     assert type(entry.call(compiler.compile_text(TEXT).address)) is type(len)
+
+
+@pytest.mark.parametrize("name", [pytest.param("ours", marks=ours), "ctypes"])
+@pytest.mark.parametrize("asked", [entry.call, entry.after, entry.at])
+def test_code_stays_as_long_as_what_calls_it(address, name, asked):
+    class Code:
+        pass
+
+    code = Code()
+    gone = weakref.ref(code)
+    with way(name):
+        function = asked(address, code)
+    del code
+    gc.collect()
+    assert gone() is not None
+    del function
+    gc.collect()
+    assert gone() is None

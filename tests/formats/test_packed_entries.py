@@ -102,3 +102,20 @@ def test_arrays_that_are_held_share_no_memory():
                 validate.validate(mine._storage)
                 np.testing.assert_array_equal(mine.todense(), wanted)
             held = held[int(rng.integers(1, 8)) :]
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 63, 64, 100, 4095, 4097])
+@pytest.mark.parametrize("rows", [60_000, 65_536, 200_000])
+def test_few_entries_of_many_rows(rows, count):
+    rng = np.random.default_rng([rows, count])
+    places = np.sort(rng.choice(rows, count, replace=False))
+    for dropped in (0, 1, count // 2, count):
+        vals = np.arange(1.0, count + 1)
+        vals[rng.permutation(count)[:dropped]] = 0
+        array = sj.array((vals, (places, places[::-1])), shape=(rows, rows), format="csr")
+        left = vals != 0
+        for made in (sj.prune(array), sj.prune(array, predicate=lambda x: x != 0), array.eliminate_zeros()):
+            validate.validate(made._storage)
+            np.testing.assert_array_equal(made.indices, places[::-1][left])
+            np.testing.assert_array_equal(made.data, vals[left])
+            np.testing.assert_array_equal(np.diff(made.indptr).nonzero()[0], places[left])

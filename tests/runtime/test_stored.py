@@ -2,6 +2,8 @@
 
 import gc
 import random
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -121,3 +123,31 @@ def test_what_keeps_little_counts_for_more():
     for f in functions:
         f(x)
     assert len(reuse._all._keepers) <= max(before + 5, reuse.ALTOGETHER // reuse.LEAST)
+
+
+@pytest.mark.parametrize("how", ["sys.settrace(look)", "sys.setprofile(look)"])
+def test_results_stay_where_a_debugger_looked_at_the_import(how):
+    """What looks at the variables of a frame refers to them: references are counted while it does."""
+    code = f"""
+import sys
+def look(frame, event, arg):
+    frame.f_locals
+    return look
+{how}
+import sparsejax as sj
+sys.settrace(None), sys.setprofile(None)
+import numpy as np
+f, step = sj.jit(lambda x: x + 1), sj.jit(lambda x: x + 1, donate_argnums=0)
+for n in (1, 50, 2_000, 10_000):
+    kept = []
+    for k in range(12):
+        y = f(np.full(n, float(k)))
+        kept.append((np.asarray(y) if k % 2 else y, k + 1))
+        if k % 3 == 0:
+            held = np.asarray(z := f(np.full(n, float(k))))
+            kept += [(held, k + 1), (step(z), k + 2)]
+        del y
+    assert all((np.asarray(y) == k).all() for y, k in kept), n
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

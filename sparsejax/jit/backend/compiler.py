@@ -34,17 +34,17 @@ class Kernel:
         """`key` is the digest of its text."""
         self._keep = keep
         self.address, self.key = address, key
-        self.run_packed = entry.call(address)
+        self.run_packed = entry.call(address, keep)
         """Run the kernel on packed slots that it only reads (a dense output), in one part or several; the status code."""
 
     @cached_property
     def run_at(self) -> Callable[[int], int]:
         """Run the kernel on the slots at an address; the status code."""
-        return entry.at(self.address)
+        return entry.at(self.address, self._keep)
 
     @cached_property
     def _after(self) -> entry.After:
-        return entry.after(self.address)
+        return entry.after(self.address, self._keep)
 
     def __call__(self, *slots: bytes) -> tuple[int, tuple[int, ...]]:
         """Run the kernel on packed slots, in one part or several; the status code and the slots afterwards."""

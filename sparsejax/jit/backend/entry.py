@@ -152,26 +152,26 @@ class _Definition(ctypes.Structure):
     )
 
 
-_Bind = Callable[[int, int], Any]
-"""What makes a built-in function of a kernel's address and of what is asked for."""
+_Bind = Callable[[int, int, object], Any]
+"""What makes a built-in function of a kernel's address, of what is asked for, and of what it keeps."""
 
 
-def call(address: int) -> Call:
+def call(address: int, keep: object = None) -> Call:
     """The kernel at an address as a function of the parts of its packed slots, which it only reads; it returns the status. The interpreter lock is
-    released meanwhile."""
+    released meanwhile. What is to be kept as long as the function lives: the machine code."""
     made = _bind() if host.has("entry") else None
     if made is not None:
-        return made(address, _STATUS)  # type: ignore[no-any-return]
-    function = at(address)
+        return made(address, _STATUS, keep)  # type: ignore[no-any-return]
+    function = at(address, keep)
     return lambda *parts: function(b"".join(parts) if len(parts) != 1 else parts[0])
 
 
-def after(address: int) -> After:
+def after(address: int, keep: object = None) -> After:
     """The kernel at an address as a function of the parts of its packed slots: the status, then the slots as the kernel left them."""
     made = _bind() if host.has("entry") else None
     if made is not None:
-        return made(address, _AFTER)  # type: ignore[no-any-return]
-    function = at(address)
+        return made(address, _AFTER, keep)  # type: ignore[no-any-return]
+    function = at(address, keep)
 
     def run(*parts: bytes) -> bytes:
         slots = b"".join(parts)
@@ -181,9 +181,11 @@ def after(address: int) -> After:
     return run
 
 
-def at(address: int) -> Callable[[Any], int]:
+def at(address: int, keep: object = None) -> Callable[[Any], int]:
     """The kernel at an address as a function of where its slots are in memory."""
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
+    function.keep = keep  # type: ignore[attr-defined]
+    return function
 
 
 @functools.cache
@@ -200,11 +202,11 @@ def _bind() -> _Bind | None:
     for thing in (code, definition):  # functions may be called until the very end
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
     new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
     where, pack, kind = ctypes.addressof(definition), struct.Struct("3q").pack, id(bytes)
 
-    def bind(address: int, asked: int) -> Any:
-        return new(where, pack(address, kind, asked), None)
+    def bind(address: int, asked: int, keep: object) -> Any:
+        return new(where, pack(address, kind, asked), keep)  # as its module, which it refers to
 
-    agrees = bind(strlen, _STATUS)(b"as", b"expected\0") == 10
-    return bind if agrees and bind(strlen, _AFTER)(b"here\0") == struct.pack("q", 4) + b"here\0" else None
+    agrees = bind(strlen, _STATUS, None)(b"as", b"expected\0") == 10
+    return bind if agrees and bind(strlen, _AFTER, None)(b"here\0") == struct.pack("q", 4) + b"here\0" else None

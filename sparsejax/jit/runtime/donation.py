@@ -24,7 +24,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend import host
 from sparsejax.jit.ir import cin, simplify
 from sparsejax.jit.ir.program import Program
-from sparsejax.jit.runtime.system import result_memory
+from sparsejax.jit.runtime.system import result_memory, reuse
 
 
 def _references(array: Array) -> tuple[int, int, int]:
@@ -52,7 +52,7 @@ def _example() -> Array:
     return Array(Storage(Format.parse("dense", 1), (2,), np.float64(0), ((),), vals))
 
 
-_ALONE = _references(_example())
+_ALONE = reuse.at_most(_references(_example()), (3, 3, 3))
 
 
 class Spare:

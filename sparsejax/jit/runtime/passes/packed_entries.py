@@ -80,7 +80,7 @@ def packed(pos: Array, tested: Tested, columns: Sequence[Array]) -> Chosen | Non
     """`pos`, which begins at 0, and columns of the entries that pass a test; None where all do."""
     count = len(columns[0])
     columns = [*map(np.ascontiguousarray, columns)]
-    if len(pos) + count <= TOGETHER:
+    if count <= FEW or len(pos) + count <= TOGETHER:
         return _at_once(pos, tested, columns)
     if count >= FAR and threads.count() > 1:
         return _in_parts(pos, tested, columns)
