@@ -93,12 +93,10 @@ class _Counted(compiler.Kernel):
     def __init__(self, kernel: compiler.Kernel) -> None:
         self._kernel = kernel
         self.iterations = 0
+        self.run_packed = lambda *parts: self(*parts)[0]
 
-    def run_packed(self, slots: bytes) -> int:
-        return self(slots)[0]
-
-    def __call__(self, slots: bytes) -> tuple[int, tuple[int, ...]]:
-        status, after = self._kernel(slots + bytes(8))
+    def __call__(self, *parts: bytes) -> tuple[int, tuple[int, ...]]:
+        status, after = self._kernel(*parts, bytes(8))
         self.iterations = after[-1]
         return status, after[:-1]
 

@@ -208,7 +208,7 @@ class _Batch:
     def _compiled(self) -> Iterator[compiler.Kernel]:
         entry = compiler.Kernel(*compiler.place(engine.engine().object(joined(self.texts))))
         table = ctypes.create_string_buffer(8 * len(self.texts))
-        entry.function(table)
+        entry.run_at(ctypes.addressof(table))
         for (address,) in struct.iter_unpack("q", table.raw):
             yield compiler.Kernel(address, entry)
 
