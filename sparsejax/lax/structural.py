@@ -34,7 +34,7 @@ transpose_p = Primitive(
     "transpose",
     typing=_transpose_typing,
     reference=lambda x, axes: np.transpose(x, axes),
-    call=lambda x, out_aval, axes: structural.transpose(x, axes, out_aval.format),
+    call=lambda x, out_aval, axes: structural.transpose(x, axes),
 )
 
 
@@ -56,7 +56,8 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Array:
         return x
     if type(x) is Array and current() is None and "transient" not in x._storage.cache:
         aval = _transposed_aval(x._aval, order)
-        result = made(structural.transpose(x._storage, order, aval.format), aval)
+        known = aval.format if x._storage.format is x._aval.format else None
+        result = made(structural.transpose(x._storage, order, known), aval)
         note(transpose_p, x, result)
         return result
     return transpose_p.bind(x, axes=order)
