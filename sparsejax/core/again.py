@@ -32,6 +32,8 @@ FEW, DEAR = 64, 24
 """Calls of one shape that what serves any extents answers on the shortest road: should it come back more often, it gets a plan of its own, which takes
 as long to make (70 to 210 microseconds) as these calls lose by all that they look at (1 to 3 each). Calls that take another road lose as much as
 `DEAR` of them."""
+AGAIN = 8
+"""Calls of one shape after which it is kept how what serves any extents is called for it: that takes as long as ten calls gain."""
 REMEMBERED = 512
 """Calls that are remembered of every function, with their plans."""
 _FLOATING = frozenset([float, complex])
@@ -387,7 +389,7 @@ class Served(NamedTuple):
             return storages if places is None else [storages[k] if k >= 0 else numbers[k] for k in places]
 
         def keep(extents: tuple[int, ...], mark: Any, args: tuple[Any, ...], serve: Run) -> None:
-            left = FEW - 2  # it was served twice
+            left = FEW - met.get(extents, 0) - 1
 
             def same(storages: list[Storage]) -> Array | None:
                 nonlocal left
@@ -408,7 +410,7 @@ class Served(NamedTuple):
             if places is not None:
                 storages = given(storages)
             found, counted = alone(extents, storages), 1
-            if times == 1 and found is not None and mark is not None:
+            if times % (2 * AGAIN) == AGAIN and found is not None and mark is not None:
                 serve = ready(extents)
                 if serve is not None:
                     keep(extents, mark, args, serve)

@@ -323,7 +323,7 @@ def test_shapes_that_come_again_are_served_by_the_types_of_operands():
         runs(n, 0.1, 2)
     assert not any(run in calls.runs.values() for run, *_ in calls.recent.values())
     kept = len(calls.recent)
-    runs(63, 0.1, 4)
+    runs(63, 0.1, again.AGAIN + 2)
     assert 1 <= len(calls.recent) <= kept + 1
     for density in (0.0, 0.9, 0.1, 0.01, 0.1):
         runs(63, density, 3)

@@ -363,11 +363,13 @@ def _sized(
     else:
         lines += [
             *_again(stored, "made.shape == shape and "),
-            "    again = stored.another(shape) if shape == stored.last else None",
+            "    again = None",
+            "    if shape == stored.last: again = stored.another(shape)",
+            "    else: stored.last, stored.times = shape, 0",
             "    if again is not None:",
             "        made, last = again",
             "    else:",
-            *[f"        {line}" for line in [*measured, "stored.last = shape", *taken, *whole]],
+            *[f"        {line}" for line in [*measured, *taken, *whole]],
             *called,
             "return made",
         ]

@@ -30,6 +30,8 @@ SAME = 8
 ALTOGETHER = 16 << 20
 DERIVED = 4
 """Times its bytes that a storage counts for: what is noted of it stays as long as it does."""
+OFTEN = 8
+"""Times that a shape comes back before storages of its results are kept: the first takes as long to make as ten calls gain."""
 LEAST = 2 << 10
 NOTED = 2
 _references = sys.getrefcount
@@ -117,17 +119,22 @@ class Stored(_Kept[tuple[NDArray[Any], NDArray[Any], Storage, bytes]]):
 
 class Repeated(Stored):
     """The same of results of any shape, as long as one shape comes back: `make` gives a storage of its own memory and its slots, None where that is too
-    large. `last` is the shape of the latest result that was none of these."""
+    large. `last` is the shape of the latest result that was none of these, which came back so many `times`."""
 
-    __slots__ = ("_make", "last")
+    __slots__ = ("_make", "last", "times")
 
     def __init__(self, make: Callable[[tuple[int, ...]], tuple[Storage, bytes] | None]) -> None:
         super().__init__(self)
         self._make = make
         self.last: tuple[int, ...] | None = None
+        self.times = 0
 
     def another(self, shape: tuple[int, ...]) -> tuple[Storage, bytes] | None:
-        """One of a shape of which none is free, in place of one of another shape; None where enough of this shape are kept, or it is too large."""
+        """One of the `last` shape, of which none is free, in place of one of another shape; None where it came back less than `OFTEN`, enough of it are
+        kept, or it is too large."""
+        self.times += 1
+        if self.times < OFTEN:
+            return None
         alike = [entry for entry in self.kept if entry[2].shape == shape]
         found = self._make(shape) if len(alike) < self.many else None
         if found is not None:
