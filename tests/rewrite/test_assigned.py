@@ -7,6 +7,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax import config, lax
 
 FORMATS = ["csr", "csc", "coo", "dcsr", "lil", "ell", "groupcoo:2", "(d,b)", "(d,r)", "dense", "bsr:2x3"]
 FUNCTIONS = {
@@ -43,6 +44,24 @@ def test_results_in_used_memory(form, name):
     args = operands(form, np.random.default_rng(3))
     made = sj.jit(functools.partial(FUNCTIONS[name], snp))(*args)
     np.testing.assert_allclose(made.todense(), FUNCTIONS[name](np, *(a.todense() for a in args)))
+
+
+NOTHING = {
+    "loop": lambda x: lax.while_loop(lambda c: c[1] < 0, lambda c: (c[0] + 1, c[1] + 1), (snp.zeros_like(x), 0))[0],
+    "constant": lambda x: snp.zeros_like(x) + x.sum() * 0,
+    "product": lambda x: (snp.diag(x).asformat("csr") * 0) @ x,
+    "minima": lambda x: snp.minimum(x, snp.full_like(x, -np.inf)).min() + snp.zeros_like(x),
+}
+
+
+@pytest.mark.parametrize("chunks", ["each", "two", "usual"])
+@pytest.mark.parametrize("name", NOTHING)
+def test_zeros_are_written_too(name, chunks):
+    """Where nothing is exhausted, kernels assign zeros to what nobody clears."""
+    x = sj.array(np.arange(1.0, 5.0))
+    expected = np.full(4, -np.inf) if name == "minima" else np.zeros(4)
+    with config.using(choose=f"shapes=symbolic,donation=kept,chunks={chunks}", skip={"exhaust"}):
+        np.testing.assert_array_equal(sj.jit(NOTHING[name])(x).todense(), expected)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

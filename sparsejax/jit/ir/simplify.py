@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
@@ -169,9 +170,10 @@ def exhaust_stmt(stmt: cin.Stmt, gone: Collection[cin.Access]) -> cin.Stmt | Non
             if cin.beside(lhs, gone):
                 return None
             value = exhaust(rhs, gone)
-            if isinstance(value, cin.Literal) and cin.same_value(value.value, nothing(lhs.tensor, op)):
-                return stmt if stmt.clears else None
-            return stmt if value is rhs else cin.Assign(lhs, op, value)
+            known = isinstance(value, cin.Literal) and cin.same_value(value.value, nothing(lhs.tensor, op))
+            if known and not stmt.clears:
+                return None
+            return stmt if value is rhs else replace(stmt, rhs=value)
         case cin.Forall(var, body, kind):
             inner = exhaust_stmt(body, gone)
             return None if inner is None else stmt if inner is body else cin.Forall(var, inner, kind)

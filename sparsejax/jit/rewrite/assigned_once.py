@@ -182,7 +182,7 @@ def _path(stmt: cin.Stmt, output: cin.Tensor) -> tuple[list[cin.IndexVar], cin.S
         case cin.Assign(lhs, op, rhs) if lhs.tensor.name == output.name:
             started = isinstance(rhs, cin.Access) and rhs.tensor.policy == "scalar"
             sparse = any(not lv.full for a in cin.accesses(rhs) for lv in a.tensor.format.levels)
-            return None if sparse or not (op is None or started) else ([], replace(stmt, op=None))
+            return None if sparse or not (op is None or started) else ([], replace(stmt, op=None, clears=True))
         case _:
             return None
 
