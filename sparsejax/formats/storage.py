@@ -50,6 +50,13 @@ class Storage:
         return made
 
     @staticmethod
+    def result(template: Template, vals: NDArray[Any], cache: dict[Any, Any]) -> Storage:
+        """The same over memory that a kernel was given for its result (`ours`)."""
+        made = Storage.dense(template, vals, cache)
+        made.ours = True  # type: ignore[misc]
+        return made
+
+    @staticmethod
     def of_frozen(
         format: Format,
         shape: tuple[int, ...],

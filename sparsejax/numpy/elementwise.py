@@ -26,7 +26,7 @@ from sparsejax.lax.elementwise import (
 )
 from sparsejax.lax.names import rem
 
-ROUNDING = frozenset(BINARY) - {"power", "float_power", "ldexp", "left_shift", "right_shift"}
+ROUNDING = frozenset(BINARY) - {"power", "left_shift", "right_shift"}
 """Functions to which an integer beside floating-point numbers is the number of their type that it is rounded to, and nothing else: powers of integers
 are products."""
 

@@ -138,7 +138,7 @@ bytes:
   ret ptr %object.made
 }}
 """
-"""The LLVM text of it, for objects that lie in memory as `_fits` asks."""
+"""The LLVM text of it, for objects that lie in memory as `_bind` asks."""
 
 
 class _Definition(ctypes.Structure):
@@ -159,7 +159,7 @@ _Bind = Callable[[int, int, object], Any]
 def call(address: int, keep: object = None) -> Call:
     """The kernel at an address as a function of the parts of its packed slots, which it only reads; it returns the status. The interpreter lock is
     released meanwhile. What is to be kept as long as the function lives: the machine code."""
-    made = _bind() if host.has("entry") else None
+    made = _bound()
     if made is not None:
         return made(address, _STATUS, keep)  # type: ignore[no-any-return]
     function = at(address, keep)
@@ -168,7 +168,7 @@ def call(address: int, keep: object = None) -> Call:
 
 def after(address: int, keep: object = None) -> After:
     """The kernel at an address as a function of the parts of its packed slots: the status, then the slots as the kernel left them."""
-    made = _bind() if host.has("entry") else None
+    made = _bound()
     if made is not None:
         return made(address, _AFTER, keep)  # type: ignore[no-any-return]
     function = at(address, keep)
@@ -186,6 +186,11 @@ def at(address: int, keep: object = None) -> Callable[[Any], int]:
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
     function.keep = keep  # type: ignore[attr-defined]
     return function
+
+
+def _bound() -> _Bind | None:
+    """`_bind`, unless it is told to be skipped."""
+    return _bind() if host.has("entry") else None
 
 
 @functools.cache

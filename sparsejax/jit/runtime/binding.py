@@ -243,9 +243,7 @@ class Binding:
             status = chunks.run_packed(slots, last)
         if status:
             compiler.check(status)
-        made = Storage.dense((self.format, shape, self.zero, ((),) * len(shape)), vals, {"slots": last})
-        made.ours = True  # type: ignore[misc]
-        return made
+        return Storage.result((self.format, shape, self.zero, ((),) * len(shape)), vals, {"slots": last})
 
     def _once_grown(self, slots: bytes, inputs: Sequence[Storage], shape: tuple[int, ...]) -> Storage:
         _check_size(self.format, shape)
@@ -308,9 +306,7 @@ class Binding:
         status = self._call(slots.tobytes())
         if status:
             compiler.check(status)
-        made = Storage.dense(self._template, vals, {})
-        made.ours = True  # type: ignore[misc]
-        return made
+        return Storage.result(self._template, vals, {})
 
 
 def _check_size(form: Format, shape: Sequence[int]) -> None:

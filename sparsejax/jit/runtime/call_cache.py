@@ -162,8 +162,8 @@ class Shapes:
         self._ready[shape] = ready
 
 
-def _grown(tree: tree_util.PyTreeDef) -> Callable[[list[Any]], Any]:
-    """What makes a pytree of leaves."""
+def _grown(tree: tree_util.PyTreeDef) -> Callable[[Any], Any]:
+    """What makes a pytree of leaves: of a list of them, or of what gives one after the other, unless the tree is a leaf."""
     kind, _, children = tree.node or (None, None, ())
     if kind is None:
         return operator.itemgetter(0)
@@ -185,9 +185,7 @@ def _single(extra: Any) -> bool:
 def _several(closed: ClosedJaxpr, plan: Plan, tree: tree_util.PyTreeDef) -> Callable[[list[Storage]], Any]:
     """A plan as a function of operands."""
     consts, avals = [c._storage for c in closed.consts], plan.out_avals
-    kind, _, children = tree.node or (None, None, ())
-    if kind is None and len(avals) == 1:
+    if tree.node is None:
         return lambda storages: made(plan.outcome([*consts, *storages])[0], avals[0])
-    if kind is tuple and all(c is None for c in children):
-        return lambda storages: tuple(map(made, plan.outcome([*consts, *storages]), avals))
-    return lambda storages: tree_util.tree_unflatten(tree, map(made, plan.outcome([*consts, *storages]), avals))
+    build = _grown(tree)
+    return lambda storages: build(map(made, plan.outcome([*consts, *storages]), avals))

@@ -138,17 +138,12 @@ class Results:
 
     def storage(self, template: Template) -> tuple[Storage, bytes]:
         """The storage of a result that is to be written, and its slots. `template` is that of all of these results (`dense_template`)."""
-        if self.stored is not None:
-            again = self.stored.again()
-            if again is None:
-                return self.another(template)
-            if self.content is not None:
-                again[2].fill(self.content)
-            return again[:2]
-        vals, slots = self.next()
-        made = Storage.dense(template, vals, {"slots": slots, "maker": self})
-        made.ours = True  # type: ignore[misc]
-        return made, slots
+        again = None if self.stored is None else self.stored.again()
+        if again is None:
+            return self.another(template)
+        if self.content is not None:
+            again[2].fill(self.content)
+        return again[:2]
 
     def another(self, template: Template) -> tuple[Storage, bytes]:
         """`storage`, where none of those that are kept will do."""
@@ -158,8 +153,7 @@ class Results:
         else:
             vals, address = fresh(self._count, self._dtype, self.content)
             slots = self._behind(self._prefix, address)
-        made = Storage.dense(template, vals, {"slots": slots, "maker": self})
-        made.ours = True  # type: ignore[misc]
+        made = Storage.result(template, vals, {"slots": slots, "maker": self})
         if stored is not None and len(stored.kept) < stored.many:
             stored.keep((vals, vals.base, made, slots))  # type: ignore[arg-type]
         return made, slots
@@ -273,8 +267,7 @@ def repeated(form: Format, dtype: np.dtype[Any], fill: Any, value: Any) -> Repea
         if count > most:
             return None
         vals, address = fresh(count, dtype, value)
-        made = Storage.dense((form, shape, fill, buffers), vals, {})
-        made.ours = True  # type: ignore[misc]
+        made = Storage.result((form, shape, fill, buffers), vals, {})
         return made, behind(*shape, address)
 
     return Repeated(make)

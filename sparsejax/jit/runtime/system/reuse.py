@@ -33,7 +33,9 @@ DERIVED = 4
 OFTEN = 8
 """Times that a shape comes back before storages of its results are kept: the first takes as long to make as ten calls gain."""
 LEAST = 2 << 10
+"""Bytes that whatever is kept counts for: what is noted of it takes as much."""
 NOTED = 2
+"""What is known of a storage from the start (`Stored.noted`)."""
 _references = sys.getrefcount
 
 

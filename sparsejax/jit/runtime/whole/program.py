@@ -294,9 +294,7 @@ class _Fresh:
 
     def __call__(self, words: Any, storages: Any, fresh: list[tuple[Any, bytes]], blocks: set[int]) -> Storage:
         vals, slots = fresh[self._number]
-        made = Storage.dense(self._template, vals, {"slots": slots, "maker": self._results})
-        made.ours = True  # type: ignore[misc]
-        return made
+        return Storage.result(self._template, vals, {"slots": slots, "maker": self._results})
 
 
 class _Block:
