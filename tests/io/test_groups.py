@@ -1,5 +1,6 @@
 """HDF5 and zarr: binsparse against its reference implementation, sparse groups against anndata and a 10x file made by hand."""
 
+import itertools
 import json
 
 import numpy as np
@@ -17,9 +18,12 @@ h5py = pytest.importorskip("h5py")
 zarr = pytest.importorskip("zarr")
 
 
+_numbers = itertools.count()
+
+
 def memory():
-    """An HDF5 file that is nowhere."""
-    return h5py.File("nowhere", "w", driver="core", backing_store=False)
+    """An HDF5 file that is nowhere. Each has a name of its own: one that an exception still refers to is open."""
+    return h5py.File(f"nowhere {next(_numbers)}", "w", driver="core", backing_store=False)
 
 
 def zarr_group(version=3):
