@@ -28,12 +28,13 @@ def write(module: ModuleType, text: str) -> None:
     image = engine.Engine("x86-64").object(text)
     letters = base64.b85encode(zlib.compress(image, 9)).decode()
     lines = [f'    "{letters[at : at + COLUMNS]}"' for at in range(0, len(letters), COLUMNS)]
-    head = f'TEXT = "{hashlib.sha256(text.encode()).hexdigest()}"\n'
+    digest = hashlib.sha256(text.encode()).hexdigest()
     assert module.__file__ is not None
     with open(module.__file__, encoding="utf-8") as file:
-        kept = file.read().split("TEXT = ")[0]
+        kept = file.read().split("DIGEST = ")[0]
     with open(module.__file__, "w", encoding="utf-8") as file:
-        file.write(kept + head + '"""The digest of that text."""\n\n_LETTERS = (\n' + "\n".join(lines) + "\n)\n")
+        file.write(f'{kept}DIGEST = "{digest}"\n"""That of the text."""\n\n')
+        file.write("OBJECT = (\n" + "\n".join(lines) + '\n)\n"""What `loader.unpacked` takes."""\n')
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ print("over")
 
 
 def test_the_object_that_is_here_is_of_this_text():
-    assert hashlib.sha256(entry.TEXT.encode()).hexdigest() == entry_object.TEXT, "python -m tools.objects"
+    assert hashlib.sha256(entry.TEXT.encode()).hexdigest() == entry_object.DIGEST, "python -m tools.objects"
 
 
 @ours

@@ -310,7 +310,7 @@ def test_chunks_of_operands_in_turns_have_room(threads):
 
 def test_the_object_that_is_here_is_of_this_text():
     digest = hashlib.sha256(allocator_text.text().encode()).hexdigest()
-    assert digest == allocator_object.TEXT, "python -m tools.objects"
+    assert digest == allocator_object.DIGEST, "python -m tools.objects"
 
 
 @pytest.mark.skipif(not host.has("loader"), reason="compiled where objects are placed by LLVM")

@@ -199,7 +199,7 @@ def _bind() -> _Bind | None:
     if (object.__basicsize__, bytes.__basicsize__) != (_HEAD, _BYTES):
         return None
     try:
-        code = loader.load(entry_object.image())
+        code = loader.load(loader.unpacked(entry_object.OBJECT))
         strlen = loader.address_of("strlen")
     except loader.Unsupported:
         return None

@@ -3,21 +3,10 @@
 Made by `python -m tools.objects`, which is to be run when that text has changed.
 """
 
-from __future__ import annotations
+DIGEST = "1f9cb095a8d196535e03523027100f4316de8af1283e5e735674bb522a5660f6"
+"""That of the text."""
 
-import base64
-import zlib
-
-
-def image() -> bytes:
-    """The object file."""
-    return zlib.decompress(base64.b85decode(_LETTERS))
-
-
-TEXT = "1f9cb095a8d196535e03523027100f4316de8af1283e5e735674bb522a5660f6"
-"""The digest of that text."""
-
-_LETTERS = (
+OBJECT = (
     "c-pO#&1(}u7{+JYT4MzhR8T}{sF#Ww4D=F|k}ag2rIR8}qk`73Z6~obn=PAZb)~UN+QYC2{t*fu1S|B=gNI1zhZhNYsTT`{inRsx"
     "V7*A!+3lnmV)o_(@6OC`o_S}Md1pF?x*H@3R3w2;P#sk@-c;>J`L~%llaOx8H{|PbQXWXa;!ZoH9~HWbtV|GEJ?+Svz8u~Szk`ua"
     "g){!vC{V1E?_s3NH_-_jjR3UYvYDxG@mZThU~$<Ow!b>L;cSVtA&N_g78W3ll@+?A6qnlJN^I4c-yU*p;nLOz$NhK@1OT{quChX*"
@@ -28,3 +17,4 @@ _LETTERS = (
     "ZD8!=o>a4`ggS`_?iyGfsgQo0C%RFAnwrh(!yuF=22qDtYidq=HScEZ1ph%V`MuWa1&2#@>O|C8&YEj@wB~(?^)2cYznf?cFY_n1"
     "#>Y-AHSk(+begwU>YT~ZE2;kf*5Y}dw^no97?i5(>h1p*&7U<x"
 )
+"""What `loader.unpacked` takes."""

@@ -14,10 +14,12 @@ Source: System V ABI, AMD64 supplement, sections 4.1 to 4.4.
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import functools
 import mmap
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -80,6 +82,11 @@ class Code:
         if _libc().mprotect(base, len(self._pages), mmap.PROT_READ | mmap.PROT_EXEC):
             raise Unsupported(f"memory cannot be made executable: errno {ctypes.get_errno()}")
         self.address = base + entry
+
+
+def unpacked(text: str) -> bytes:
+    """The relocatable object that a module of the library holds as text (`python -m tools.objects` writes these)."""
+    return zlib.decompress(base64.b85decode(text))
 
 
 def load(image: bytes, symbol: str = "kernel") -> Code:

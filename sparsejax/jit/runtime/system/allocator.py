@@ -56,7 +56,7 @@ def compiled() -> compiler.Kernel:
     """The machine code for this system: it is here for Linux on x86-64, else compiled."""
     mremap = host.has("mremap")
     if mremap and host.has("loader"):
-        return compiler.loaded(allocator_object.TEXT, allocator_object.image())
+        return compiler.loaded(allocator_object.DIGEST, loader.unpacked(allocator_object.OBJECT))
     name = "the allocator" if mremap else "the allocator without mremap"
     return compiler.compile_written(name, lambda: allocator_text.text(mremap), plain=True)
 

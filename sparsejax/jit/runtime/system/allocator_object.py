@@ -3,21 +3,10 @@
 Made by `python -m tools.objects`, which is to be run when that text has changed.
 """
 
-from __future__ import annotations
+DIGEST = "59b6f26380ece98350eb3188cd355a2e2400e766e0d50e0d65beb056a16818d2"
+"""That of the text."""
 
-import base64
-import zlib
-
-
-def image() -> bytes:
-    """The object file."""
-    return zlib.decompress(base64.b85decode(_LETTERS))
-
-
-TEXT = "59b6f26380ece98350eb3188cd355a2e2400e766e0d50e0d65beb056a16818d2"
-"""The digest of that text."""
-
-_LETTERS = (
+OBJECT = (
     "c-o~{eQ*=U72mUEI57CsfQukZF^MLFOYlSk8Ab!dIwHXyJu#jELMCpY4i+Ev2d;JEBQXYzY{<?<p`F5%X`#s<ooUkPq$QmYU=k`>"
     "#u81F8VDhj)^^*(K1PtJp~wb|uW#>Gwrr&S(`9sf@3-&0eP8?b%zlr&s(|BAW^m{kG)9e$)VIdoUF<mtI8X0~S1f!O$Dvf^$rTHt"
     "`104$K1*nz5Jv|JaCsc7MU)$dEkn2{Qio7%D~t+ZUYnt1y!>)QJ~S{n+E++rgYg4k3=Zm(VLDA8SXdbc{aBrDXyp>P$OZPqGWx{l"
@@ -52,3 +41,4 @@ _LETTERS = (
     "InX;Aw>^XY|M4;W3UlB*`~RW-9Q`1BOlR1n33%pS`9<+~d}7bwS?*jD@M9(B+{DgZk<mv@e#C0k_`@)VO>|r@&h76+-YZP+#L>s("
     "PZx~I&B(F;e*ykqJa_"
 )
+"""What `loader.unpacked` takes."""
