@@ -8,13 +8,13 @@ import random
 import struct
 import subprocess
 import sys
-import threading
 import weakref
 
 import pytest
 
 from sparsejax import config
 from sparsejax.jit.backend import compiler, entry, entry_object, host
+from tests.together import in_threads
 
 ours = pytest.mark.skipif(not host.has("entry"), reason="ctypes calls here")
 TEXT = """
@@ -109,20 +109,16 @@ define i64 @kernel(ptr noundef %slots) nounwind {
   ret i64 7
 }
 """
-    kernel, running, most, found = compiler.compile_text(text), [0], [0], []
+    kernel, running, most = compiler.compile_text(text), [0], [0]
 
-    def work():
+    def work(_):
         running[0] += 1
         most[0] = max(most[0], running[0])
-        found.append(kernel.run_packed(b"", b""))
+        status = kernel.run_packed(b"", b"")
         running[0] -= 1
+        return status
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert found == [7] * 4 and most[0] > 1
+    assert in_threads(4, work) == [7] * 4 and most[0] > 1
 
 
 def test_threads_that_are_left_behind_end_with_the_process():

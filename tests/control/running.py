@@ -1,27 +1,11 @@
-"""Ways to run a function: in several threads at once, and until somebody interrupts it."""
+"""A function that runs until somebody interrupts it."""
 
 import signal
-import threading
 
 import numpy as np
 import pytest
 
 timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
-
-
-def in_threads(count, run):
-    """The results of `run(k)` for k below `count`, each in a thread of its own."""
-    found = [None] * count
-
-    def keep(k):
-        found[k] = run(k)
-
-    workers = [threading.Thread(target=keep, args=(k,)) for k in range(count)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    return found
 
 
 def is_interrupted(function):

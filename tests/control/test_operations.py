@@ -13,6 +13,7 @@ from sparsejax import config, lax
 from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime.whole import driver, operations, written_out
 from tests.control import running, test_whole_branches
+from tests.together import in_threads
 
 GRAPH = graphs.generated(300, 1500)
 
@@ -103,7 +104,7 @@ def test_threads():
     A = sj.array(sp.csr_array(GRAPH))
     want = [graphs.bfs(A, k).todense() for k in range(4)]
     with config.using(choose="operations=written"):
-        found = running.in_threads(4, lambda k: [graphs.bfs(A, k).todense() for _ in range(20)][-1])
+        found = in_threads(4, lambda k: [graphs.bfs(A, k).todense() for _ in range(20)][-1])
     for mine, other in zip(found, want, strict=True):
         np.testing.assert_array_equal(mine, other)
 

@@ -12,7 +12,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config, lax
 from sparsejax.jit.runtime.system import allocator
-from tests.control import running
+from tests.together import in_threads
 
 N = 23
 WAYS = ("same", "swap", "sum", "set", "half", "gather", "product", "zero", "twice")
@@ -303,7 +303,7 @@ def test_two_threads():
             found = ours(sj.array(A, format="csr"), (x, y, way, given, number))
         return [f.todense() for f in found]
 
-    for k, found in enumerate(running.in_threads(6, run)):
+    for k, found in enumerate(in_threads(6, run)):
         for mine, want in zip(found, program.plain(A, state(k)), strict=True):
             np.testing.assert_array_equal(mine, want)
 

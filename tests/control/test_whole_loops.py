@@ -13,6 +13,7 @@ from examples import graphs
 from sparsejax import config, lax
 from sparsejax.jit.runtime.whole import loop, operations
 from tests.control import running
+from tests.together import in_threads
 
 N = 23
 
@@ -280,7 +281,7 @@ def test_two_threads():
             found = graphs.bfs(A, k).todense()
         return found
 
-    for a, b in zip(want, running.in_threads(8, run), strict=True):
+    for a, b in zip(want, in_threads(8, run), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

@@ -13,6 +13,7 @@ from sparsejax.jit.runtime.whole import program
 from tests.control import running
 from tests.control.test_whole_branches import resident
 from tests.control.test_whole_loops import matrix
+from tests.together import in_threads
 
 N = 23
 MADE = 3
@@ -186,7 +187,7 @@ def test_two_threads(programs):
             found = run(A, f, xs[k], 2.0)
         return leaves(found)
 
-    for found, want in zip(running.in_threads(8, again), wanted, strict=True):
+    for found, want in zip(in_threads(8, again), wanted, strict=True):
         for a, b in zip(found, want, strict=True):
             assert a.tobytes() == b.tobytes()
     assert programs[0] is not None

@@ -10,6 +10,7 @@ import sparsejax.numpy as snp
 from sparsejax import config, lax
 from sparsejax.lax import rounds
 from tests.control import running
+from tests.together import in_threads
 
 N = 11
 DTYPES = ("f8", "f4", "i8", "i4", "u1", "c16")
@@ -274,7 +275,7 @@ def test_two_threads():
             found = [a.todense() for a in ours(*given[k])]
         return found
 
-    for a, b in zip(want, running.in_threads(6, run), strict=True):
+    for a, b in zip(want, in_threads(6, run), strict=True):
         np.testing.assert_array_equal(a[0], b[0])
         np.testing.assert_array_equal(a[1], b[1])
 

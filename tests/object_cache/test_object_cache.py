@@ -11,7 +11,6 @@ import stat
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from sparsejax import config
 from sparsejax.jit.backend import compiler, host, object_cache
 from sparsejax.jit.backend.object_cache import ObjectCache
 from sparsejax.jit.runtime import plan_cache
+from tests.together import in_threads
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the cache relies on POSIX permissions")
 
@@ -256,8 +256,7 @@ def test_many_writers_and_readers_never_see_half_a_file(cache):
             for text, image in images.items():
                 assert cache.load(text) in (None, image)
 
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(work, range(16)))
+    in_threads(16, work)
     assert not cache._complained
     assert all(p.suffix == ".object" for p in cache.folder.iterdir())
 

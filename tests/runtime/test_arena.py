@@ -2,7 +2,6 @@
 
 import gc
 import struct
-import threading
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import sparsejax as sj
 from sparsejax.jit.backend import host
 from sparsejax.jit.runtime.system import allocator, allocator_text, result_memory
+from tests.together import in_threads
 
 COUNT = result_memory.SMALLEST // 8 + 3
 F8 = np.dtype("f8")
@@ -161,21 +161,12 @@ def test_results_of_kernels_are_aligned(n, op):
     assert all(m._storage.vals.ctypes.data % result_memory.ALIGNMENT == 0 for m in made)
 
 
-def in_threads(work, count):
-    """Call `work` with 1.0, 2.0, ... in as many threads at once."""
-    threads = [threading.Thread(target=work, args=(k + 1.0,)) for k in range(count)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-
-
 @pytest.mark.parametrize("count", [5, 100, 3000])
 def test_threads_take_results_apart(count):
     results, faults = result_memory.Results(count, F8, 0.0), []
 
-    def work(number):
-        kept = []
+    def work(k):
+        number, kept = k + 1.0, []
         for _ in range(300):
             try:
                 vals, _ = results.ready.pop()
@@ -188,14 +179,15 @@ def test_threads_take_results_apart(count):
             if not all((v == number).all() for v in kept):
                 faults.append("shared")
 
-    in_threads(work, 6)
+    in_threads(6, work)
     assert not faults
 
 
 def test_threads_share_blocks_without_mixing_them():
     faults = []
 
-    def work(number):
+    def work(k):
+        number = k + 1.0
         for _ in range(30):
             array, _ = result_memory.full(COUNT, F8, 0.0)
             if array.any():
@@ -204,5 +196,5 @@ def test_threads_share_blocks_without_mixing_them():
             if not (array == number).all():
                 faults.append("shared")
 
-    in_threads(work, 8)
+    in_threads(8, work)
     assert not faults

@@ -5,7 +5,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from sparsejax import config
 from sparsejax.jit.backend import compiler, engine, host, loader
 from sparsejax.jit.codegen import abi
 from sparsejax.jit.runtime.system import allocator, allocator_object, allocator_text
+from tests.together import in_threads
 
 resource = pytest.importorskip("resource")
 MIB = 1 << 20
@@ -128,22 +128,9 @@ def test_blocks_keep_what_is_written_and_are_apart(function, seed):
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize("mebibytes", [0, 7, 64])
 def test_threads_take_blocks_apart_within_the_bound(mebibytes):
-    faults = []
-
-    def work(seed):
-        try:
-            Model(block, seed).run(80)
-        except BaseException as error:
-            faults.append(error)
-
     with config.using(free_memory=mebibytes):
         allocator.give(allocator.take(8))  # tells the bound
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
+    in_threads(6, lambda seed: Model(block, seed).run(80))
     assert 0 <= allocator.held() <= mebibytes * MIB
     allocator.give(allocator.take(8))  # the bound that is set otherwise
     allocator.drop()

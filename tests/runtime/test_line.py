@@ -3,7 +3,6 @@
 import dataclasses
 import gc
 import math
-import threading
 import weakref
 
 import numpy as np
@@ -17,6 +16,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.runtime import kernels, library_call, sequence
 from sparsejax.jit.runtime.system import result_memory
+from tests.together import in_threads
 
 
 @pytest.fixture
@@ -91,11 +91,7 @@ def test_threads_share_no_memory_between_steps(layer):
             if not np.allclose(function(A, H, W).todense(), wanted):
                 wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(4, work)
     assert not wrong
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import sparsejax.numpy as snp
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.runtime import sequence, unkept
 from sparsejax.jit.runtime.system import result_memory, reuse
+from tests.together import in_threads
 
 
 @pytest.mark.parametrize("value", [None, 0, 0.0, 2.5])
@@ -120,11 +120,9 @@ def test_long_programs_over_sizes_in_turns(threads):
             for found, wanted in kept:
                 for one, other in zip(found, wanted, strict=True):
                     np.testing.assert_allclose(one.todense(), other, rtol=1e-9, atol=1e-12)
-        return True
 
     calls(0)
-    with ThreadPoolExecutor(threads) as pool:
-        assert all(pool.map(calls, range(threads)))
+    in_threads(threads, calls)
 
 
 def test_donated_results_of_new_shapes_are_given_up():

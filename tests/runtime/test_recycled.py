@@ -1,7 +1,6 @@
 """Memory of results that is used again: as soon as nobody refers to it, and never before."""
 
 import itertools
-import threading
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 import sparsejax as sj
 from sparsejax.jit.backend import host
 from sparsejax.jit.runtime.system import result_memory, reuse
+from tests.together import in_threads
 
 SIZES = [12, result_memory.TINY // 8, result_memory.TINY // 8 + 1, result_memory.RETURNED // 8]
 
@@ -129,11 +129,7 @@ def test_several_threads_have_memory_of_their_own():
             if not (vals == number).all():
                 wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(4, work)
     assert not wrong
 
 

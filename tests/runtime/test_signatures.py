@@ -3,7 +3,6 @@
 import copy
 import gc
 import pickle
-import threading
 import time
 import weakref
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.jit import function, pipeline
+from tests.together import in_threads
 
 pytestmark = pytest.mark.rotating(24)
 
@@ -240,14 +240,9 @@ def test_threads_share_one_trace(monkeypatch):
         time.sleep(0.05)
         return x + 1
 
-    results = []
-    threads = [threading.Thread(target=lambda: results.append(slow(np.ones(2)))) for _ in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    results = in_threads(8, lambda _: slow(np.ones(2)))
     assert len(lowered) == 1
-    assert len(count) == 1 and all(r.todense()[0] == 2 for r in results) and len(results) == 8
+    assert len(count) == 1 and all(r.todense()[0] == 2 for r in results)
 
 
 def test_signatures_that_are_not_called_any_more_are_forgotten(monkeypatch):

@@ -4,7 +4,6 @@ import gc
 import random
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import sparsejax as sj
 from sparsejax import numpy as snp
 from sparsejax.jit.backend import host
 from sparsejax.jit.runtime.system import reuse
+from tests.together import in_threads
 
 used_again = pytest.mark.skipif(not host.has("recycling"), reason="memory of results is not used again here")
 
@@ -82,11 +82,7 @@ def test_results_of_many_threads():
                 if (np.asarray(one) != v).any() or (np.asarray(other) != v + 1).any() or sums.item() != 9 * v:
                     wrong.append((number, turn))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(4, work)
     assert not wrong
 
 

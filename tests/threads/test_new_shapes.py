@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import sparsejax as sj
+from tests.together import in_threads
 
 DTYPES = ["f8", "f4", "i8", "c16"]
 PROGRAMS = {
@@ -43,20 +44,7 @@ def check(seed, calls):
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_threads_call_new_shapes_at_once(threads):
-    errors = []
-
-    def run(seed):
-        try:
-            check(seed, 120)
-        except BaseException as error:
-            errors.append(error)
-
-    running = [threading.Thread(target=run, args=(10 * threads + k,)) for k in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    assert not errors, errors[0]
+    in_threads(threads, lambda k: check(10 * threads + k, 120))
 
 
 def test_children_call_new_shapes_beside_a_thread_of_the_parent():

@@ -14,6 +14,7 @@ from sparsejax import config
 from sparsejax.jit.backend import builder, compiler, host
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.runtime.system import threads
+from tests.together import in_threads
 
 pytestmark = pytest.mark.rotating(8)
 
@@ -74,17 +75,13 @@ def test_a_failure_is_the_status_of_the_table(crew):
 def test_many_callers_at_once(crew):
     kernel, faults = row_kernel(), []
 
-    def call():
+    def call(_):
         for _ in range(100):
             given = table(16, 200)
             if threads.run(kernel.address, given) or not (given[:, 2] == 1).all():
                 faults.append(given)
 
-    callers = [threading.Thread(target=call) for _ in range(4)]
-    for t in callers:
-        t.start()
-    for t in callers:
-        t.join()
+    in_threads(4, call)
     assert not faults
 
 
