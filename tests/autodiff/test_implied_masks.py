@@ -15,6 +15,7 @@ FORMS = ["csr", "csc", "coo", "dcsr", "(c,d)", "bitmap", "ell"]
 N = 9
 RNG = np.random.default_rng(0)
 V, U, X = 0.5 + RNG.random(N), 0.5 + RNG.random(N), 0.5 + RNG.random((N, 3))
+TWICE = 0.5 + RNG.random(2 * N)
 
 
 def sparse(seed):
@@ -40,6 +41,12 @@ def program(seed):
         "symmetric": lambda a: a + a.T,
         "abs": lambda a: snp.abs(a) * a,
         "negative": lambda a: -a,
+        "degrees": lambda a: a * a.sum(axis=1)[:, None],
+        "both degrees": lambda a: a * (d := a.sum(axis=1))[:, None] * d[None, :],
+        "rows of length one": lambda a: a / snp.sqrt(1 + (a * a).sum(axis=1))[:, None],
+        "columns of length one": lambda a: a / snp.sqrt(1 + (a * a).sum(axis=0)),
+        "tile": lambda a: snp.tile(a, (2, 2))[4 : 4 + N, 3 : 3 + N],
+        "repeat": lambda a: snp.repeat(snp.repeat(a, 2, axis=0), 3, axis=1)[5 : 5 + N, 7 : 7 + N],
     }
     last = {
         "@ v": lambda a: (a @ V).sum(),
@@ -50,9 +57,18 @@ def program(seed):
         "squares": lambda a: (a * a).sum(),
         "rows": lambda a: (a.sum(axis=1) * V).sum(),
         "v @ v": lambda a: V @ a @ U,
+        "a.T @ (a @ X)": lambda a: (a.T @ (a @ X)).sum(),
+        "tile": lambda a: (snp.tile(a, (1, 2)) @ TWICE).sum() + (snp.tile(a, (2, 1)) @ V * TWICE).sum(),
+        "repeat": lambda a: (snp.repeat(a, 2, axis=1) @ TWICE).sum() + (snp.repeat(a, 2, axis=0) @ V * TWICE).sum(),
+        "largest of rows": lambda a: ((a * a).max(axis=1) * V).sum(),
+        "smallest of columns": lambda a: ((-a * a).min(axis=0) * V).sum(),
+        "diagonal": lambda a: (snp.diagonal(a) * V).sum() + (snp.diagonal(a, 1) * V[1:]).sum(),
+        "softmax": lambda a: (
+            (e := snp.exp(a / (1 + (a * a).sum())) * (a * a)) / (1 + e.sum(axis=1))[:, None] @ V
+        ).sum(),
     }
     tree = [
-        rng.choice([*two, *one], p=[0.35, 0.15, 0.05, 0.1, 0.05, *[0.3 / 7] * 7])
+        rng.choice([*two, *one], p=[0.3, 0.15, 0.05, 0.1, 0.05, *[0.35 / len(one)] * len(one)])
         for _ in range(int(rng.integers(1, 5)))
     ]
     picks = rng.integers(0, 2, 20)
@@ -74,8 +90,14 @@ def test_programs(form, seed):
     dense = sparse(2 * seed), sparse(2 * seed + 1)
     A, B = (sj.array(x, format=form) for x in dense)
     wanted = sj.grad(loss, argnums=(0, 1))(*map(sj.array, dense))
-    for gradient in (sj.grad(loss, argnums=(0, 1)), sj.jit(sj.grad(loss, argnums=(0, 1)))):
-        for made, whole, x in zip(gradient(A, B), wanted, dense, strict=True):
+    gradient = sj.grad(loss, argnums=(0, 1))
+
+    def forced(A, B):
+        with sj.config.using(choose=f"random:{seed}"):
+            return sj.jit(gradient)(A, B)
+
+    for gradient_of in (gradient, sj.jit(gradient), forced):
+        for made, whole, x in zip(gradient_of(A, B), wanted, dense, strict=True):
             found, kept = np.where(x != 0, whole.todense(), 0), made.todense() * (x != 0)
             np.testing.assert_allclose(kept, found, rtol=1e-10, atol=1e-12, err_msg=str(names))
     value, (_, made) = sj.jit(sj.value_and_grad(loss, argnums=(0, 1)))(A, B)

@@ -100,7 +100,7 @@ def _inner(form: Format, shape: Sequence[int]) -> tuple[int, ...]:
 def patterns(step: partition.KernelStep) -> Patterns | None:
     """What of a kernel can be computed by position, if anything."""
     nest = step.nest
-    if nest.nested or any(t.format.blocked for t in (nest.output, *nest.inputs)):
+    if any(t.format.blocked for t in (nest.output, *nest.inputs)):
         return None
     if nest.has_constant:
         return None  # what it holds is known by coordinates, and stands in the code (`static_constants`)
@@ -113,6 +113,8 @@ def patterns(step: partition.KernelStep) -> Patterns | None:
         if _walkable(a):
             groups.setdefault((a.indices, a.tensor.format, a.tensor.shape), []).append(numbers[a.tensor.name])
     many = tuple(tuple(sorted(g)) for g in groups.values() if len(g) > 1)
+    if nest.nested:
+        return Patterns(many, False) if many else None
     alone = any(_stored_like(step, a) for a in accesses if _walkable(a))
     alone = alone or _flat(nest, {a: a for a in accesses}, None) is not None
     return Patterns(many, alone) if many or alone else None
@@ -156,10 +158,12 @@ def _positional(step: partition.KernelStep, families: Families, sizes: Sequence[
     nest = step.nest
     accesses = {a.tensor.name: a for a in cin.accesses(nest.composite)}
     ordered = [accesses[t.name] for t in nest.inputs]
+    if nest.nested and not families:
+        return None
     head = {a: a for a in ordered}
     head |= {ordered[k]: ordered[family[0]] for family in families for k in family}
     own = next((a for a in ordered if head[a] == a and _walkable(a) and _over(step, a, head)), None)
-    flat = _flat(nest, head, own)
+    flat = None if nest.nested else _flat(nest, head, own)  # sums of rows ask for these
     if flat is not None:
         return _flattened(step, flat, {a for a in ordered if head[a] == flat}, own, sizes)
     if not families and (own is None or (own.tensor.format.packed and not nest.producers)):
