@@ -52,7 +52,7 @@ from sparsejax.jit.graph import (
     turned_results,
 )
 from sparsejax.jit.graph.partition import KernelStep, Step
-from sparsejax.jit.graph.patterns import implied_masks, sampled_products, witnesses
+from sparsejax.jit.graph.patterns import broadcast_factors, implied_masks, sampled_products, witnesses
 from sparsejax.jit.ir import blocks, choices, cin, policies, simplify
 from sparsejax.jit.ir.features import Features
 from sparsejax.jit.ir.nest import Nest
@@ -87,6 +87,7 @@ Observed = Mapping[Var, Storage]
 JAXPR_PASSES: tuple[tuple[Callable[[Jaxpr], Jaxpr], int], ...] = (
     (staging.clean, 0),
     (witnesses.asked, 2),
+    (broadcast_factors.read, 2),
     (implied_masks.left_out, 2),
     (sampled_products.masked, 3),
     (padded_sums.merged, 3),

@@ -15,17 +15,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from sparsejax.jit.graph.patterns.changes import changed, typed
+from sparsejax.jit.graph.patterns.contractions import contraction, is_masked, product, reshaped, without_units
 from sparsejax.jit.graph.patterns.relations import Labels, Patterns, Placed
 from sparsejax.jit.graph.patterns.witnesses import ENTRYWISE
-from sparsejax.lax.contract import contract_p
 from sparsejax.lax.elementwise import primitives
 from sparsejax.lax.linear import sample_p, share_p
-from sparsejax.lax.structural import convert_p, transpose_p, unit_axes_p
+from sparsejax.lax.structural import convert_p, transpose_p
 from sparsejax.transforms import staging
 
 LARGER = 8
@@ -42,7 +42,7 @@ class _Spread(NamedTuple):
 
 def left_out(jaxpr: Jaxpr) -> Jaxpr:
     """`jaxpr` without masks that others imply."""
-    if not any(map(_is_masked, jaxpr.eqns)):
+    if not any(map(is_masked, jaxpr.eqns)):
         return jaxpr
     jaxpr = staging.dead_code(jaxpr)
     uses = Counter(a for atoms in (*(e.inputs for e in jaxpr.eqns), jaxpr.outputs) for a in atoms if isinstance(a, Var))
@@ -54,23 +54,14 @@ def left_out(jaxpr: Jaxpr) -> Jaxpr:
     for eqn in jaxpr.eqns:
         way = ways.get(eqn.primitive)
         found = None if way is None else way(eqn, made, uses, known)
-        for one in found or (_inside(eqn, spread, uses, known) if _is_masked(eqn) else None) or (eqn,):
+        for one in found or (_inside(eqn, spread, uses, known) if is_masked(eqn) else None) or (eqn,):
             kept.append(one)
             if not one.primitive.multiple:
                 made[one.outputs[0]] = one
-                product = _spread(one, spread)
-                if product is not None:
-                    spread[one.outputs[0]] = product
+                of = _spread(one, spread)
+                if of is not None:
+                    spread[one.outputs[0]] = of
     return Jaxpr(jaxpr.inputs, jaxpr.consts, tuple(kept), jaxpr.outputs)
-
-
-def _is_masked(eqn: Eqn) -> bool:
-    """Whether an operation is a contraction under the pattern of a sparse array of its shape, in plain arithmetic."""
-    if eqn.primitive is not contract_p or eqn.param_dict.get("ring") is not None:
-        return False
-    mask = eqn.inputs[-1].aval
-    masked = eqn.param_dict.get("mask") in ("pattern", "mask") and not mask.format.is_dense
-    return masked and mask.shape == eqn.outputs[0].aval.shape
 
 
 def _spread(eqn: Eqn, known: Mapping[Var, _Spread]) -> _Spread | None:
@@ -84,7 +75,7 @@ def _spread(eqn: Eqn, known: Mapping[Var, _Spread]) -> _Spread | None:
         return (
             _Spread(mask, ((value, axes[out.ndim - value.aval.ndim :]),), False) if value.aval.format.is_dense else None
         )
-    if _is_masked(eqn):
+    if is_masked(eqn):
         params = eqn.param_dict
         if params["dtype"] != out.dtype or any(a.aval.dtype != out.dtype for a in eqn.inputs[:-1]):
             return None
@@ -129,7 +120,7 @@ def _there(
         if inner is None or inner.outputs[0].aval.shape != like.aval.shape or inner.outputs[0].aval.format.is_dense:
             return None
         once = once and uses[inner.outputs[0]] == 1
-        if _is_masked(inner):
+        if is_masked(inner):
             break
         sparse = [a for a in inner.inputs if not a.aval.format.is_dense]
         if len(sparse) != 1 or inner.primitive not in (*ENTRYWISE, convert_p):
@@ -154,9 +145,9 @@ def _there(
 
 
 def _transposed(eqn: Eqn, made: Mapping[Var, Eqn], uses: Mapping[Var, int], known: Patterns) -> list[Eqn] | None:
-    """The transpose of a contraction under the transpose of a mask, as one under that."""
+    """The transpose of a contraction under the transpose of a mask, or of a vector that is sampled there, as one under that."""
     inner = made.get(eqn.inputs[0])  # type: ignore[arg-type]
-    if inner is None or not _is_masked(inner) or uses[inner.outputs[0]] > 1:
+    if inner is None or not (is_masked(inner) or inner.primitive is sample_p) or uses[inner.outputs[0]] > 1:
         return None
     mask = known.made.get(inner.inputs[-1])  # type: ignore[arg-type]
     if mask is None or mask.primitive is not transpose_p:
@@ -164,6 +155,13 @@ def _transposed(eqn: Eqn, made: Mapping[Var, Eqn], uses: Mapping[Var, int], know
     axes, own, out = eqn.param_dict["axes"], mask.param_dict["axes"], eqn.outputs[0]
     if any(own[k] != n for n, k in enumerate(axes)):
         return None
+    if inner.primitive is sample_p:
+        value = inner.inputs[0]
+        extents = (1,) * (len(axes) - value.aval.ndim) + value.aval.shape
+        if not value.aval.format.is_dense or sum(n != 1 for n in extents) > 1:
+            return None  # it would be transposed itself
+        turned = reshaped(value, tuple(extents[k] for k in axes))
+        return typed([turned, Eqn(sample_p, (turned.outputs[0], mask.inputs[0]), (), (out,), eqn.source)])
     output = tuple(inner.param_dict["output"][k] for k in axes)
     inputs = (*inner.inputs[:-1], mask.inputs[0])
     return typed([changed(inner, inputs, out, output=output, out_format=out.aval.format)])
@@ -182,30 +180,17 @@ def _inside(eqn: Eqn, spread: Mapping[Var, _Spread], uses: Mapping[Var, int], kn
         fresh = 1 + max((x for own in (*params["inputs"], params["output"]) for x in own), default=0)
         names = [*labels, *range(fresh, fresh + max((x for _, own in inner.factors for x in own), default=0))]
         first: list[Eqn] = []
-        factors = [_without_units(a, tuple(names[x] for x in own), own, atom, first) for a, own in inner.factors]
+        factors = [
+            without_units(a, tuple(names[x] for x in own), own, dict(enumerate(atom.aval.shape)), first)
+            for a, own in inner.factors
+        ]
         before, placed = _summed_first(eqn, [*others[:place], *factors, *others[place:]])
         if not before and (inner.sums or uses[atom] > 1):  # type: ignore[index]
             continue  # a sum for every term in place of one for every entry
-        made = _product(eqn, placed)
+        made = product(eqn, placed)
         if made is not None:
             return [*first, *before, *made]
     return None
-
-
-def _without_units(atom: Atom, labels: Labels, axes: Labels, whole: Atom, made: list[Eqn]) -> Placed:
-    """A dense factor without axes of extent one along which it is broadcast to `whole`."""
-    extents = dict(enumerate(whole.aval.shape))
-    kept = [k for k, (n, x) in enumerate(zip(atom.aval.shape, axes, strict=True)) if n == extents.get(x, n)]
-    if len(kept) == atom.aval.ndim:
-        return atom, labels
-    made.append(_reshaped(atom, tuple(atom.aval.shape[k] for k in kept)))
-    return made[-1].outputs[0], tuple(labels[k] for k in kept)
-
-
-def _reshaped(atom: Atom, shape: tuple[int, ...], source: Any = None) -> Eqn:
-    """A dense value with axes of extent one put in or left out."""
-    out = Var(unit_axes_p.typing(atom.aval, shape=shape))
-    return Eqn(unit_axes_p, (atom,), (("shape", shape),), (out,), source)
 
 
 def _summed_first(eqn: Eqn, placed: list[Placed]) -> tuple[list[Eqn], list[Placed]]:
@@ -220,7 +205,7 @@ def _summed_first(eqn: Eqn, placed: list[Placed]) -> tuple[list[Eqn], list[Place
         group.sort(key=lambda p: p[0].aval.format.is_dense)  # its rows are those of the result
         names = tuple(dict.fromkeys(x for _, own in group for x in own if x in left))
         if rest and lone and len(names) <= max(axes) and not output <= set(names) and _is_small(group, names):
-            made, result = _contraction(eqn, group, names)
+            made, result = contraction(eqn, group, names)
             return [made], [*rest, (result, names)]
     return [], placed
 
@@ -230,31 +215,3 @@ def _is_small(group: Sequence[Placed], names: Labels) -> bool:
     extents = {x: n for a, own in group for x, n in zip(own, a.aval.shape, strict=True)}
     dense = [math.prod(map(int, a.aval.shape)) for a, _ in group if a.aval.format.is_dense]
     return len(names) < 2 or math.prod(int(extents[x]) for x in names) <= LARGER * max(dense, default=0)
-
-
-def _product(eqn: Eqn, placed: Sequence[Placed]) -> list[Eqn] | None:
-    """The contraction `eqn` of other operands; those that lack an axis of its result are contracted before the mask is laid over them. None where that
-    has another type."""
-    output, mask, out = eqn.param_dict["output"], eqn.inputs[-1], eqn.outputs[0]
-    there = tuple(x for x in output if any(x in own for _, own in placed))
-    if there == output:
-        labels = tuple(own for _, own in placed)
-        return typed([changed(eqn, (*(a for a, _ in placed), mask), out, inputs=labels)])
-    made, value = _contraction(eqn, placed, there)
-    if not value.aval.format.is_dense:
-        return None
-    shape = tuple(n if x in there else 1 for x, n in zip(output, out.aval.shape, strict=True))
-    spread = _reshaped(value, shape, eqn.source)
-    return typed([made, spread, Eqn(sample_p, (spread.outputs[0], mask), (), (out,), eqn.source)])
-
-
-def _contraction(eqn: Eqn, placed: Sequence[Placed], output: Labels) -> tuple[Eqn, Var]:
-    """A contraction in the arithmetic of another one, and its result."""
-    params = {
-        "inputs": tuple(own for _, own in placed),
-        "output": output,
-        "dtype": eqn.param_dict["dtype"],
-        "out_format": None,
-    }
-    result = Var(contract_p.typing(*(a.aval for a, _ in placed), **params))
-    return Eqn(contract_p, tuple(a for a, _ in placed), tuple(params.items()), (result,), eqn.source), result
