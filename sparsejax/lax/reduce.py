@@ -16,6 +16,7 @@ from sparsejax.jit.ir import cin, operators
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
 from sparsejax.lax.extents import number
+from sparsejax.lax.linear import sample
 from sparsejax.lax.structural import entries, normal_axes, pattern, refill, reshape
 
 OPERATORS = {
@@ -93,7 +94,8 @@ def _reduce(kind: str, x: Any, axes: tuple[int, ...], dtype: np.dtype[Any], coun
     if len(axes) == x.ndim:
         stored_count = entries(x)
     else:
-        stored_count = reduce_p.bind(pattern(x, np.int64), kind="sum", axes=axes, dtype=np.dtype(np.int64))
+        ones = sample(asarray(np.int64(1)), x)  # read where they are counted, not stored
+        stored_count = reduce_p.bind(ones, kind="sum", axes=axes, dtype=np.dtype(np.int64))
     if kind == "prod" and fill == 0:  # zero, even if the product of the others overflows
         absent = _lacking(count, stored_count)
         zero: Any = dtype.type(0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.array import Array
+from sparsejax.core.primitive import asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert
 from sparsejax.jit.ir import operators
@@ -27,7 +28,6 @@ from sparsejax.lax.structural import (
     diagonal_p,
     expand_dims,
     expand_p,
-    pattern,
     pattern_p,
     refill,
     refill_p,
@@ -149,12 +149,11 @@ def _winner(kind: str, x: Any, t: Any, axes: tuple[int, ...], out: Any) -> Any:
         key = where(_lost(x, best), last, place)
         first = reduce_p.bind(key, kind="min", axes=axes, dtype=np.dtype(np.int64))
         return where(elementwise("equal", key, _back(first, x, axes)), t, 0.0)
-    ones, counts = pattern(x, x.dtype), pattern(x, np.int64)
-    lost = _lost(refilled(x), ones * best)
-    for place in _places(x, axes, counts):
+    lost = _lost(refilled(x), sample(best, x))
+    for place in _places(x, axes):
         key = where(lost, last, place)
         first = reduce_p.bind(refill(key, last), kind="min", axes=axes, dtype=np.dtype(np.int64))
-        lost = elementwise("not_equal", key, counts * _back(first, x, axes))
+        lost = elementwise("not_equal", key, sample(_back(first, x, axes), x))
     return where(lost, 0.0, t)
 
 
@@ -168,11 +167,11 @@ NUMBERED = 1 << 24
 """How many places of a reduction are numbered by one constant."""
 
 
-def _places(x: Any, axes: tuple[int, ...], counts: Any) -> list[Any]:
+def _places(x: Any, axes: tuple[int, ...]) -> list[Any]:
     """Numbers at the stored entries of `x`, which are ordered by them, the first ones first, as they are in row-major order of `axes`."""
     extents = [n if k in axes else 1 for k, n in enumerate(x.shape)]
     if math.prod(extents) <= NUMBERED:
-        return [counts * np.arange(math.prod(extents)).reshape(extents)]
+        return [sample(asarray(np.arange(math.prod(extents)).reshape(extents)), x)]
     return [convert_format(places(x, axis), x.format) for axis in axes]
 
 

@@ -13,13 +13,13 @@ from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.formats.parts import located
 from sparsejax.jit.graph.patterns.changes import is_typed
 from sparsejax.lax.contract import contract_p
-from sparsejax.lax.elementwise import cast_p, primitives, unary_p
+from sparsejax.lax.elementwise import cast_p, primitives, unary_p, where_p
 from sparsejax.lax.entry_places import numbered_p, returned_p
 from sparsejax.lax.linear import sample_p, share_p, zeros_p
 from sparsejax.lax.structural import pattern_p, refill_p
 from sparsejax.lax.window_places import window_places_p
 
-ENTRYWISE = frozenset([*primitives.values(), cast_p, unary_p, refill_p])
+ENTRYWISE = frozenset([*primitives.values(), cast_p, unary_p, where_p, refill_p])
 LIKE = {sample_p: 1, share_p: 1, zeros_p: 0, pattern_p: 0, window_places_p: 0, numbered_p: 0, returned_p: 2}
 """The operand that is asked for its pattern alone."""
 
