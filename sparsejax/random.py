@@ -305,15 +305,31 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
 
 
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Array:
-    """Numbers of the gamma distribution of shape `a` and scale 1 (Marsaglia and Tsang, 2000), by rejection.
+    """Numbers of the gamma distribution of shape `a` and scale 1 (Marsaglia and Tsang, 2000), by rejection. nan where `a` is negative or nan, inf where
+    it is inf.
 
     >>> round(float(gamma(key(0), 3.0, (2000,)).mean()))
     3
     """
+    made, u, inverse = _gamma(key, a, shape, dtype)
+    return made * elementwise("power", u, inverse)
+
+
+def _log_gamma(key: Any, a: Any, shape: Any, dtype: Any) -> Any:
+    """The logarithms of what `gamma` draws, also where these are too small for their type."""
+    made, u, inverse = _gamma(key, a, shape, dtype)
+    return elementwise("log", made) + elementwise("log", u) * inverse
+
+
+def _gamma(key: Any, a: Any, shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
+    """Numbers of the gamma distribution as products of two: x and u^b, of which the second is 1 where `a` is at least 1."""
     wanted = dtypes.canonical(dtype)
     given = convert_element_type(asarray(a, "a"), wanted)
     new = given.shape if shape is None else extents(shape)
-    alpha = convert_format(broadcast_to(given, new), "dense")
+    asked = convert_format(broadcast_to(given, new), "dense")
+    valid = elementwise("greater_equal", asked, 0.0)
+    drawn = elementwise("logical_and", valid, elementwise("isfinite", asked))
+    alpha = where(drawn, asked, 1.0)
     small = elementwise("less", alpha, 1.0)
     d = where(small, alpha + 1.0, alpha) - 1 / 3
     c = (1 / 3) / elementwise("sqrt", d)
@@ -337,29 +353,32 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Array:
 
     start = asarray(np.zeros(new, bool)), asarray(np.ones(new, wanted))
     _, _, made = while_loop(going, step, (_key(first), *start))
-    raised = elementwise("power", _open(boost, new, wanted), 1.0 / where(small, alpha, 1.0))
-    return where(small, made * raised, made)
+    made = where(drawn, made, where(valid, np.inf, np.nan))
+    return made, _open(boost, new, wanted), where(small, 1.0 / where(small, alpha, 1.0), 0.0)
 
 
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = float) -> Array:
-    """Numbers of the beta distribution, as a share of two of the gamma distribution."""
+    """Numbers of the beta distribution, as a share of two of the gamma distribution, taken from their logarithms: those of small `a` and `b` are too
+    small for their type. nan where `a` or `b` is negative or nan."""
     first, second = split(key)
     new = np.broadcast_shapes(np.shape(a), np.shape(b)) if shape is None else extents(shape)
-    x, y = gamma(first, a, new, dtype), gamma(second, b, new, dtype)
-    return x / (x + y)
+    x, y = _log_gamma(first, a, new, dtype), _log_gamma(second, b, new, dtype)
+    return 1.0 / (1.0 + elementwise("exp", y - x))
 
 
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = float) -> Array:
-    """Vectors of the Dirichlet distribution: of positive numbers along the last axis whose sum is 1."""
+    """Vectors of the Dirichlet distribution: of positive numbers along the last axis whose sum is 1. nan where a number of `alpha` is negative or
+    nan."""
     weights = asarray(alpha, "alpha")
     outer = weights.shape[:-1] if shape is None else extents(shape)
-    drawn = gamma(key, weights, (*outer, weights.shape[-1]), dtype)
+    logs = _log_gamma(key, weights, (*outer, weights.shape[-1]), dtype)
+    drawn = elementwise("exp", logs - reduce("max", logs, -1, keepdims=True))
     return drawn / reduce("sum", drawn, -1, keepdims=True)
 
 
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
     """Numbers of the Poisson distribution of mean `lam`: arrivals are counted up to a mean of 10 (Knuth), else by rejection (Hörmann's PTRS,
-    1993).
+    1993). -1 where `lam` is negative or nan, as in JAX; the largest number of the type where those drawn are beyond it.
 
     >>> round(float(poisson(key(0), 4.0, (2000,)).mean()))
     4
@@ -367,7 +386,9 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
     wanted = dtypes.canonical(dtype)
     given = convert_element_type(asarray(lam, "lam"), np.float64)
     new = given.shape if shape is None else extents(shape)
-    rate = convert_format(broadcast_to(given, new), "dense")
+    asked = convert_format(broadcast_to(given, new), "dense")
+    valid = elementwise("greater_equal", asked, 0.0)
+    rate = where(valid, elementwise("minimum", asked, 2.0**63), 0.0)
     few = elementwise("less", rate, 10.0)
     first, second = split(key)
     limit = where(few, rate, 0.0)
@@ -414,7 +435,11 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
 
     start = (few, asarray(np.zeros(new)))
     _, _, rejected = while_loop(going, step, (_key(second), *start))
-    return where(few, convert_element_type(counted, wanted), convert_element_type(rejected, wanted))
+    most = np.iinfo(wanted).max if wanted.kind in "iu" else np.inf
+    beyond = elementwise("greater_equal", rejected, float(most))
+    large = where(beyond, wanted.type(most), convert_element_type(where(beyond, 0.0, rejected), wanted))
+    found = where(few, convert_element_type(counted, wanted), large)
+    return where(valid, found, convert_element_type(asarray(np.int64(-1)), wanted))
 
 
 def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = float) -> Array:

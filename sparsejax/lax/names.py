@@ -21,7 +21,16 @@ from sparsejax.lax.indexing import select as _selection
 from sparsejax.lax.library.cumulative import cumulative
 from sparsejax.lax.library.special import special
 from sparsejax.lax.reduce import reduce
-from sparsejax.lax.structural import broadcast_to, convert_format, extents, integer, normal_axis, reshape
+from sparsejax.lax.structural import (
+    broadcast_to,
+    convert_format,
+    extent,
+    extents,
+    integer,
+    integers,
+    normal_axis,
+    reshape,
+)
 
 # ------------------------------------------------------------------------------------------------------- elementwise
 
@@ -182,7 +191,7 @@ def select_n(which: Any, *cases: Any) -> Array:
 
 def iota(dtype: Any, size: int) -> Array:
     """0, 1, … `size` - 1 as `dtype`."""
-    return asarray(np.arange(integer(size, "size"), dtype=dtypes.canonical(dtype)))
+    return asarray(np.arange(integer(extent(size, "size"), "size"), dtype=dtypes.canonical(dtype)))
 
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
@@ -215,10 +224,28 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Array:
 def slice(
     operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> Array:
-    """A window: from, to and steps per dimension."""
+    """A window: from, to and steps per dimension, all inside of the array. O(what it holds).
+
+    >>> slice(np.arange(6), (1,), (5,), (2,))
+    Array([1, 3], dtype=int64)
+
+    Raises ValueError, naming the dimension, for windows that reach out of the array, and for steps that are not positive.
+    """
     x = asarray(operand)
-    steps = [1] * x.ndim if strides is None else list(strides)
-    return window(x, [builtins.range(a, b, s) for a, b, s in zip(start_indices, limit_indices, steps, strict=True)])
+    starts, limits = integers(start_indices, "start_indices"), integers(limit_indices, "limit_indices")
+    steps = (1,) * x.ndim if strides is None else integers(strides, "strides")
+    if not len(starts) == len(limits) == len(steps) == x.ndim:
+        raise ValueError(
+            f"start_indices, limit_indices and strides must have {x.ndim} numbers each, one per dimension of operand, not {len(starts)}, "
+            f"{len(limits)} and {len(steps)}"
+        )
+    for d, (a, b, s, n) in enumerate(zip(starts, limits, steps, x.shape, strict=True)):
+        if a < 0 or b < a or b > n or s < 1:
+            raise ValueError(
+                f"the window from {a} to {b} in steps of {s} does not lie in dimension {d} of operand, of extent {n}: "
+                f"0 <= start <= limit <= {n} and a stride of at least 1 are asked"
+            )
+    return window(x, [builtins.range(a, b, s) for a, b, s in zip(starts, limits, steps, strict=True)])
 
 
 def slice_in_dim(
@@ -241,12 +268,12 @@ def _starts(x: Any, start_indices: Any, sizes: Sequence[int]) -> list[Any]:
     if len(listed) != x.ndim or len(sizes) != x.ndim:
         raise ValueError(f"start_indices and sizes must have {x.ndim} numbers each, not {len(listed)} and {len(sizes)}")
     made = []
-    for s, n, extent in zip(listed, sizes, x.shape, strict=True):
-        if not 0 <= n <= extent:
-            raise ValueError(f"a window of extent {n} does not fit into one of {extent}")
+    for s, n, whole in zip(listed, sizes, x.shape, strict=True):
+        if not 0 <= n <= whole:
+            raise ValueError(f"a window of extent {n} does not fit into one of {whole}")
         number = convert_element_type(asarray(s), np.int64)
-        number = where(elementwise("less", number, 0), elementwise("add", number, extent), number)
-        made.append(clamp(0, number, extent - n))
+        number = where(elementwise("less", number, 0), elementwise("add", number, whole), number)
+        made.append(clamp(0, number, whole - n))
     return made
 
 

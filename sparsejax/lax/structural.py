@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -96,16 +96,31 @@ def integer(value: Any, what: str) -> int:
         raise TypeError(f"{what}={value!r} must be an integer") from None
 
 
+def integers(values: Any, what: str) -> tuple[int, ...]:
+    """One integer or a sequence of them (or of extents that are not known); TypeError, naming the argument, for anything else."""
+    if not np.iterable(values) or isinstance(values, str):
+        values = (values,)
+    return tuple([cast(int, n) if isinstance(n, SymbolicDim) else integer(n, what) for n in values])
+
+
 def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
-    """A shape given as one integer or a sequence of them (or of extents that are not known); TypeError, naming the argument, for anything else."""
-    if not np.iterable(shape) or isinstance(shape, str):
-        shape = (shape,)
-    return tuple(as_extent(n, what) for n in shape)
+    """A shape given as one integer or a sequence of them (or of extents that are not known).
+
+    TypeError, naming the argument, for anything else; FormatError for a negative extent, or one beyond 64 bits.
+    """
+    made = integers(shape, what)
+    for axis, n in enumerate(made):
+        if n < 0 or (type(n) is int and n >= 2**63):
+            raise FormatError(f"axis {axis} of {what} {made} has extent {n}; extents are from 0 to 2^63 - 1")
+    return made
 
 
-def as_extent(value: Any, what: str) -> Any:
-    """`value` as an integer; or as it is, if it is an extent that is not known."""
-    return value if isinstance(value, SymbolicDim) else integer(value, what)
+def extent(value: Any, what: str) -> Any:
+    """One extent: see `extents`."""
+    n = value if isinstance(value, SymbolicDim) else integer(value, what)
+    if n < 0 or (type(n) is int and n >= 2**63):
+        raise FormatError(f"{what}={n} must be an extent, from 0 to 2^63 - 1")
+    return n
 
 
 def normal_axis(axis: Any, ndim: int, what: str = "axis") -> int:
@@ -229,7 +244,7 @@ def reshape(x: Any, shape: Any, format: str | Format | None = None) -> Array:
     A dense array stays dense; a sparse one comes out as coo unless `format` says otherwise. O(stored entries).
     """
     x = asarray(x)
-    wanted = extents(shape)
+    wanted = integers(shape, "shape")
     new = list(wanted)
     if new.count(-1) > 1:
         raise ValueError("can only specify one unknown dimension")

@@ -13,7 +13,7 @@ from sparsejax.core.trace import Tracer
 from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.indexing import select
 from sparsejax.lax.indirect import rows
-from sparsejax.lax.structural import convert_format, reshape
+from sparsejax.lax.structural import convert_format, extent, reshape
 
 
 def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Array:
@@ -30,7 +30,7 @@ def one_hot(labels: Any, count: int, dtype: Any = np.float64) -> Array:
     labels = asarray(labels, "labels")
     if labels.dtype.kind not in "iu":
         raise TypeError(f"labels must be integers, not {labels.dtype}")
-    dtype = dtypes.canonical(dtype)
+    dtype, count = dtypes.canonical(dtype), extent(count, "count")
     if isinstance(labels, Tracer):  # remembered with the labels, and a part of the product that reads it
         return convert_element_type(rows.labelled(labels, count), dtype)
     return select(labels, count, dtype, drop=True)

@@ -17,7 +17,7 @@ from sparsejax.core.trace import Tracer
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.indirect import rows
 from sparsejax.lax.names import full
-from sparsejax.lax.structural import convert_format, reshape
+from sparsejax.lax.structural import convert_format, extent, reshape
 from sparsejax.nn.activations import floating
 from sparsejax.transforms.custom import stop_gradient
 
@@ -35,8 +35,8 @@ def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, int]:
             raise TypeError(
                 "num_segments must be given where segment_ids are traced: the shape of the result depends on it"
             )
-        count = int(np.asarray(ids).max()) + 1 if ids.size else 0
-    return data, ids, count
+        count = max(int(np.asarray(ids).max()) + 1, 0) if ids.size else 0
+    return data, ids, extent(count, "num_segments")
 
 
 @again(2, whole=True)

@@ -125,11 +125,10 @@ from sparsejax.numpy.functions import (
     zeros,
     zeros_like,
 )
-from sparsejax.numpy.indexing import flip, getitem, hstack, split, stack, take, vstack
+from sparsejax.numpy.indexing import array_split, flip, getitem, hsplit, hstack, split, stack, take, vsplit, vstack
 from sparsejax.numpy.linalg import cross, vecdot
 from sparsejax.numpy.manipulation import (
     append,
-    array_split,
     atleast_1d,
     atleast_2d,
     atleast_3d,
@@ -138,14 +137,12 @@ from sparsejax.numpy.manipulation import (
     broadcast_arrays,
     broadcast_shapes,
     concat,
-    hsplit,
     matrix_transpose,
     meshgrid,
     pad,
     permute_dims,
     reshape,
     unstack,
-    vsplit,
 )
 from sparsejax.numpy.manipulation import concatenate_all as concatenate
 from sparsejax.numpy.nans import (

@@ -24,7 +24,16 @@ from sparsejax.errors import NonConcreteBooleanIndexError
 from sparsejax.formats import Format, convert, passes, selection
 from sparsejax.lax import indexing
 from sparsejax.lax.extents import is_known
-from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, normal_axis, reshape, transpose
+from sparsejax.lax.structural import (
+    broadcast_to,
+    convert_format,
+    expand_dims,
+    integer,
+    integers,
+    normal_axis,
+    reshape,
+    transpose,
+)
 from sparsejax.lax.typing_rules import broadcast_shapes
 from sparsejax.numpy import at_once
 
@@ -407,19 +416,46 @@ def hstack(arrays: Sequence[Any]) -> Array:
 
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """`numpy.split`: equal sections, or at the given places."""
+    return _sections(x, indices_or_sections, axis, equal=True)
+
+
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """`numpy.array_split`: sections of nearly one length, or at the given places.
+
+    >>> [len(part) for part in array_split(np.arange(5), 2)]
+    [3, 2]
+    """
+    return _sections(x, indices_or_sections, axis, equal=False)
+
+
+def hsplit(x: Any, indices_or_sections: Any) -> list[Any]:
+    """`numpy.hsplit`: `split` along the second axis (the first of a vector)."""
+    return split(x, indices_or_sections, 1 if asarray(x).ndim > 1 else 0)
+
+
+def vsplit(x: Any, indices_or_sections: Any) -> list[Any]:
+    """`numpy.vsplit`: `split` along the first axis."""
+    return split(x, indices_or_sections, 0)
+
+
+def _sections(x: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[Any]:
+    """The parts of `x` between places along an axis, or of so many equal, or nearly equal, lengths."""
     x = asarray(x)
     place = normal_axis(axis, x.ndim)
     n = x.shape[place]
     if np.iterable(indices_or_sections):
-        cuts = [operator.index(k) for k in indices_or_sections]
+        cuts = integers(indices_or_sections, "indices_or_sections")
     else:
-        count = operator.index(indices_or_sections)
-        if n % count:
+        count = integer(indices_or_sections, "indices_or_sections")
+        if count < 1:
+            raise ValueError(f"indices_or_sections={count} must be at least one section")
+        if equal and n % count:
             raise ValueError(
                 f"array split does not result in an equal division: indices_or_sections={count} does not divide extent {n} of axis "
-                f"{place}; give the places to cut at"
+                f"{place}; give the places to cut at, or use array_split"
             )
-        cuts = [k * (n // count) for k in range(1, count)]
+        least, more = n // count, 0 if equal else n % count
+        cuts = tuple(k * least + (k if more >= k else more) for k in range(1, count))
     ends = zip([None, *cuts], [*cuts, None], strict=True)
     return [getitem(x, (*[slice(None)] * place, slice(a, b))) for a, b in ends]
 

@@ -41,7 +41,7 @@ def reshape(x: Any, /, shape: Any, format: Any = None, *, order: str = "C", copy
         raise ValueError(f"order={order!r} must be 'C', 'F' or 'A'")
     x = asarray(x)
     if order == "F":
-        turned = shapes.reshape(transpose(x), tuple(reversed(shapes.extents(shape))), format)
+        turned = shapes.reshape(transpose(x), tuple(reversed(shapes.integers(shape, "shape"))), format)
         return transpose(turned)
     made = shapes.reshape(x, shape, format)
     if copy is False and made is not x and not (x.format.is_dense and x.format.order == tuple(range(x.ndim))):
@@ -291,33 +291,6 @@ def _widths(pad_width: Any, ndim: int) -> Any:
 def append(x: Any, values: Any, axis: int | None = None) -> Array:
     """`numpy.append`: `values` behind `x` along `axis`, or both flattened."""
     return concatenate_all([x, values], axis)
-
-
-def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """`numpy.array_split`: sections of nearly one length, or at the given places.
-
-    >>> [len(part) for part in array_split(np.arange(5), 2)]
-    [3, 2]
-    """
-    x = asarray(x)
-    place = normal_axis(axis, x.ndim)
-    ends = [
-        int(part[-1]) + 1 if len(part) else 0 for part in np.array_split(np.arange(x.shape[place]), indices_or_sections)
-    ]
-    starts = [
-        int(part[0]) if len(part) else 0 for part in np.array_split(np.arange(x.shape[place]), indices_or_sections)
-    ]
-    return [getitem(x, (*[slice(None)] * place, slice(a, b))) for a, b in zip(starts, ends, strict=True)]
-
-
-def hsplit(x: Any, indices_or_sections: Any) -> list[Any]:
-    """`numpy.hsplit`: parts along the second axis (the first of a vector)."""
-    return array_split(x, indices_or_sections, 1 if asarray(x).ndim > 1 else 0)
-
-
-def vsplit(x: Any, indices_or_sections: Any) -> list[Any]:
-    """`numpy.vsplit`: parts along the first axis."""
-    return array_split(x, indices_or_sections, 0)
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Any, ...]:

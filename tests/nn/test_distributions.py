@@ -119,3 +119,23 @@ def test_norms_and_activations():
     np.testing.assert_allclose(nn.glu(np.hstack([x, x])).todense(), x / (1 + np.exp(-x)))
     for name in ("celu", "selu", "hard_tanh", "hard_sigmoid", "relu6", "soft_sign"):
         assert np.isfinite(sj.grad(lambda v, name=name: snp.sum(getattr(nn, name)(v)))(x).todense()).all()
+
+
+def test_parameters_that_no_distribution_has():
+    """Nothing is drawn for ever: nan, or -1 of integers, as in JAX."""
+    given = np.array([-1.0, np.nan, 0.0, np.inf, 2.0])
+    made = random.gamma(KEY, given).todense()
+    np.testing.assert_array_equal(np.isnan(made), [True, True, False, False, False])
+    assert made[2] == 0 and made[3] == np.inf and 0 < made[4] < np.inf
+    np.testing.assert_array_equal(np.isnan(random.beta(KEY, given, 1.0).todense())[[0, 1, 4]], [True, True, False])
+    assert np.isnan(random.dirichlet(KEY, np.array([[1.0, -1.0], [np.nan, 2.0]])).todense()).all()
+    made = random.poisson(KEY, np.array([-1.0, np.nan, 0.0, np.inf, 1e300, 3e9, 2.0]), dtype=np.int32).todense()
+    np.testing.assert_array_equal(made[:6], [-1, -1, 0, *[np.iinfo(np.int32).max] * 3])
+
+
+def test_shares_of_numbers_too_small_for_their_type():
+    made = random.beta(KEY, 1e-4, 1e-4, (2000,)).todense()
+    assert abs(made.mean() - 0.5) < 0.06 and not np.isnan(made).any()
+    made = random.dirichlet(KEY, np.array([1e-4, 3e-4]), (2000,)).todense()
+    np.testing.assert_allclose(made.sum(1), 1)
+    np.testing.assert_allclose(made.mean(0), [0.25, 0.75], atol=0.06)
