@@ -118,87 +118,49 @@ def again(
             if stack.traces or config.forcing or _learning:
                 return function(*args, **kwargs)
             mark: Any = None
-            looked = operands
-            if args and not kwargs and type(a := args[0]) is Array:
-                if single:
-                    if shorter is not None and len(args) == 1 and (found := shorter(a)) is not None:
-                        return found
-                    x, n = a._aval, len(args)
-                    mark = id(x) if n == 1 else (id(x), id(args[1])) if n == 2 else (id(x), *map(id, args[1:]))
-                    same = recent.get(mark)
-                    if same is not None and (found := same[0]([a._storage])) is not None:
-                        return found
-                    road = roads.get(x._kind if n == 1 else (x._kind, *mark[1:]))
-                    if road is not None and (found := road.run([a._storage], x.shape, mark, args)) is not None:
-                        return found
-                elif pair and len(args) == 2 and type(b := args[1]) is Array:
-                    x, y = a._aval, b._aval
-                    mark = id(x), id(y)
-                    same = recent.get(mark)
-                    if same is not None and (found := same[0]([a._storage, b._storage])) is not None:
-                        return found
-                    road = roads.get((x._kind, y._kind))
-                    if (
-                        road is not None
-                        and (found := road.run([a._storage, b._storage], x.shape + y.shape, mark, args)) is not None
-                    ):
-                        return found
-                elif pair and len(args) == 2:
-                    kind = type(b)
-                    if kind is float:
-                        mark = id(a._aval), kind
-                        same = recent.get(mark)
-                        if (
-                            same is not None
-                            and (found := same[0]([a._storage, primitive.weak_scalar(b)._storage])) is not None
-                        ):
-                            return found
-                        road = roads.get((a._aval._kind, kind))
-                        if road is not None:
-                            found = road.run([a._storage, primitive.weak_scalar(b)._storage], a._aval.shape, mark, args)
-                            if found is not None:
-                                return found
+            given: list[Storage]
+            extents: tuple[int, ...]
+            if kwargs:
+                pass
+            elif pair and len(args) == 2:
+                a, b = args
+                if type(a) is Array:
+                    if type(b) is Array:
+                        mark, given = (id(a._aval), id(b._aval)), [a._storage, b._storage]
+                    elif (kind := type(b)) is float:
+                        mark, given = (id(a._aval), kind), [a._storage, primitive.weak_scalar(b)._storage]
                     elif kind is int:
                         if rounds and not -5 <= b <= 256 and _is_exact(b, a._aval):
                             return call(a, float(b))
-                        mark, looked = (id(a._aval), kind, b), 1
-                        same = recent.get(mark)
-                        if same is not None and (found := same[0]([a._storage])) is not None:
-                            return found
-                        road = roads.get((a._aval._kind, kind, b))
-                        if (
-                            road is not None
-                            and (found := road.run([a._storage], a._aval.shape, mark, args)) is not None
-                        ):
-                            return found
-            elif pair and len(args) == 2 and not kwargs and type(b := args[1]) is Array:
-                kind = type(a)
-                if kind is float:
-                    mark = kind, id(b._aval)
-                    same = recent.get(mark)
-                    if (
-                        same is not None
-                        and (found := same[0]([primitive.weak_scalar(a)._storage, b._storage])) is not None
-                    ):
+                        mark, given = (id(a._aval), kind, b), [a._storage]
+                elif type(b) is Array:
+                    if (kind := type(a)) is float:
+                        mark, given = (kind, id(b._aval)), [primitive.weak_scalar(a)._storage, b._storage]
+                    elif kind is int:
+                        if rounds and not -5 <= a <= 256 and _is_exact(a, b._aval):
+                            return call(float(a), b)
+                        mark, given = (kind, a, id(b._aval)), [b._storage]
+            elif single and args and type(a := args[0]) is Array:
+                n = len(args)
+                if n == 1:
+                    if shorter is not None and (found := shorter(a)) is not None:
                         return found
-                    road = roads.get((kind, b._aval._kind))
-                    if road is not None:
-                        found = road.run([primitive.weak_scalar(a)._storage, b._storage], b._aval.shape, mark, args)
-                        if found is not None:
-                            return found
-                elif kind is int:
-                    if rounds and not -5 <= a <= 256 and _is_exact(a, b._aval):
-                        return call(float(a), b)
-                    mark, looked = (kind, a, id(b._aval)), 1
-                    same = recent.get(mark)
-                    if same is not None and (found := same[0]([b._storage])) is not None:
-                        return found
-                    road = roads.get((kind, a, b._aval._kind))
-                    if road is not None and (found := road.run([b._storage], b._aval.shape, mark, args)) is not None:
+                    mark = id(a._aval)
+                else:
+                    mark = (id(a._aval), id(args[1])) if n == 2 else (id(a._aval), *map(id, args[1:]))
+                given = [a._storage]
+            if mark is not None:
+                same = recent.get(mark)
+                if same is not None and (found := same[0](given)) is not None:
+                    return found
+                road = roads.get(_short(args, operands))
+                if road is not None:
+                    extents = given[0].shape if len(given) == 1 else given[0].shape + given[1].shape
+                    if (found := road.run(given, extents, mark, args)) is not None:
                         return found
             key: list[Any] = []
             storages: list[Storage] = []
-            extents: tuple[int, ...] = ()
+            extents = ()
             for a in args:
                 kind = type(a)
                 if kind is Array:
@@ -237,9 +199,11 @@ def again(
             if valued:
                 noted, _, storages = _told_apart(args, noted, None, storages)
                 run = known.get(noted)
+            if mark is not None and (len(storages) != len(given) or not all(map(_comes_back, args[operands:]))):
+                mark = None
             if run is None:
-                return _first(calls, args, kwargs, noted, None if valued else storages)
-            if mark is not None and len(storages) == looked and all(map(_comes_back, args[operands:])):
+                return _first(calls, args, kwargs, noted, None if valued else storages, mark is not None)
+            if mark is not None:
                 if len(recent) > REMEMBERED:
                     recent.clear()
                 recent.setdefault(mark, (run, [a._aval for a in args if type(a) is Array], args[operands:]))
@@ -262,10 +226,15 @@ def _comes_back(value: Any) -> bool:
 
 
 def _first(
-    calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, storages: list[Storage] | None
+    calls: Calls,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    key: Any,
+    storages: list[Storage] | None,
+    short: bool,
 ) -> Any:
     """A call of types that are not known yet; what is learnt of it is kept. `storages` are those of its operands, None where values of numbers are
-    part of the key."""
+    part of the key. Whether there is a `short` road to it."""
     function, known, valued = calls.function, calls.runs, storages is None
     if calls.whole or (calls.several and key in calls.several):
         return _compiled(calls, args, kwargs, key)
@@ -282,9 +251,8 @@ def _first(
                 road = served.road(args, calls.operands, calls.recent)
                 found = road.run(storages, extents, None, args)
                 if found is not None:
-                    short = None if valued or kwargs else _short(args, calls.operands, len(storages))
-                    if short is not None:
-                        _keep(calls.roads, short, road)
+                    if short and not valued:
+                        _keep(calls.roads, _short(args, calls.operands), road)
                     return found
             else:
                 run = _planned(served, storages, args)
@@ -367,99 +335,94 @@ class Served(NamedTuple):
     met: dict[tuple[int, ...], int]
     """How often calls of some extents were served: up to `FEW`."""
 
-    def given(self, storages: list[Storage], args: tuple[Any, ...]) -> list[Storage]:
-        """Its operands."""
-        if self.places is None:
-            return storages
-        return [storages[k] if k >= 0 else _number(args[~k]) for k in self.places]
+    def given(self, args: tuple[Any, ...]) -> Callable[[list[Storage]], list[Storage]] | None:
+        """Its operands as a function of those of calls like this one; None where they are the same."""
+        places = self.places
+        if places is None:
+            return None
+        numbers = {k: _number(args[~k]) for k in places if k < 0}
+        return lambda storages: [storages[k] if k >= 0 else numbers[k] for k in places]
 
     def road(self, args: tuple[Any, ...], operands: int, recent: dict[Any, Any]) -> Road:
         """The shortest way for calls like this one."""
-        met, places, alone, once, ready = (
-            self.met,
-            self.places,
-            self.family.alone,
-            self.family.once,
-            self.family.alone_ready,
-        )
-        numbers = {k: _number(args[~k]) for k in places or () if k < 0}
-        rest = args[operands:]
-
-        def given(storages: list[Storage]) -> list[Storage]:
-            return storages if places is None else [storages[k] if k >= 0 else numbers[k] for k in places]
+        met, family, given, rest = self.met, self.family, self.given(args), args[operands:]
+        alone, once = family.alone, family.once
 
         def keep(extents: tuple[int, ...], mark: Any, args: tuple[Any, ...], serve: Run) -> None:
-            left = FEW - met.get(extents, 0) - 1
-
-            def same(storages: list[Storage]) -> Array | None:
-                nonlocal left
-                left -= 1
-                if left <= 0:  # from the next call on, it has a plan of its own
-                    recent.pop(mark, None)
-                    met[extents] = FEW
-                return serve(given(storages))  # type: ignore[no-any-return]
+            def end() -> None:
+                recent.pop(mark, None)
+                met[extents] = FEW
 
             if len(recent) > REMEMBERED:
                 recent.clear()
-            recent[mark] = same, [a._aval for a in args if type(a) is Array], rest
+            way = serve if given is None else lambda storages: serve(given(storages))
+            left = FEW - met.get(extents, 0) - 1
+            recent[mark] = counted(left, way, end), [a._aval for a in args if type(a) is Array], rest
 
         def run(storages: list[Storage], extents: tuple[int, ...], mark: Any, args: tuple[Any, ...]) -> Array | None:
             times = met.get(extents, 0)
             if times >= FEW:
                 return None
-            if places is not None:
+            if given is not None:
                 storages = given(storages)
-            found, counted = alone(extents, storages), 1
+            found, count = alone(extents, storages), 1
             if times % (2 * AGAIN) == AGAIN and found is not None and mark is not None:
-                serve = ready(extents)
+                serve = family.alone_ready(extents)
                 if serve is not None:
                     keep(extents, mark, args, serve)
             if found is None:
                 more = once(extents, storages)
                 if more is None:
                     return None
-                found, counted = more[0][0], more[2]
+                found, count = more[0][0], more[2]
             if len(met) > REMEMBERED:
                 met.clear()
-            met[extents] = times + counted
+            met[extents] = times + count
             return found  # type: ignore[no-any-return]
 
         return Road(run, rest)
 
 
-def _short(args: tuple[Any, ...], operands: int, taken: int) -> Any:
-    """What a call of so many operands that are `taken` is known by on the shortest road; None where it has none."""
-    a, *rest = args
-    if operands == len(args) == 2 and type(a) in (float, int) and type(rest[0]) is Array and taken <= 2:
-        kind = rest[0]._aval.kind
-        return (float, kind) if type(a) is float else (int, a, kind)
-    if (
-        type(a) is not Array
-        or taken > operands
-        or any(type(r) not in _FIXED or not _comes_back(r) for r in args[operands:])
-    ):
-        return None
+def counted(left: int, serve: Run, end: Callable[[], None]) -> Run:
+    """What serves so many more calls of one shape: it is at its `end` in the last, so that the shape gets a plan of its own in the next."""
+
+    def run(storages: list[Storage]) -> Any:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            end()
+        return serve(storages)
+
+    return run
+
+
+def _short(args: tuple[Any, ...], operands: int) -> Any:
+    """What a call is known by on the shortest road: its first argument is an array, or one of two operands is. Numbers are known by their type or, integers,
+    by their value; other arguments by which objects they are."""
+    a = args[0]
+    if len(args) == 1:
+        return a._aval._kind
     if operands == 1:
-        return (a._aval.kind, *map(id, rest)) if rest else a._aval.kind
-    if operands != 2 or len(rest) != 1:
-        return None
-    (b,) = rest
-    if type(b) is Array:
-        return a._aval.kind, b._aval.kind
-    return (a._aval.kind, float) if type(b) is float else (a._aval.kind, int, b) if type(b) is int else None
+        return (a._aval._kind, *map(id, args[1:]))
+    b = args[1]
+    return (
+        a._aval._kind if type(a) is Array else float if type(a) is float else (a,),
+        b._aval._kind if type(b) is Array else float if type(b) is float else (b,),
+    )
 
 
 def _planned(served: Served, storages: list[Storage], args: tuple[Any, ...]) -> Run | None:
     """The plan for one of the shapes that are served; None where there is none."""
-    given, places = served.given(storages, args), served.places
-    arrays = [Array(s) for s in given]
+    given, places = served.given(args), served.places
+    storages = storages if given is None else given(storages)
+    arrays = [Array(s) for s in storages]
     found = served.family.known([a._aval for a in arrays], arrays)
     if found is None:
         return None
     plan = found[0].cache["plan"]
     if len(plan.out_avals) != 1 or found[0].consts:
         return None
-    numbers = [(n, given[n]) for n, k in enumerate(places or ()) if k < 0]
+    numbers = [(n, storages[n]) for n, k in enumerate(places or ()) if k < 0]
     return _run(plan.kernel, plan.out_avals[0], numbers)
 
 

@@ -64,7 +64,7 @@ def test_shapes_that_come_again(name, form):
 
 
 def test_it_is_taken_and_counted(monkeypatch):
-    """From the third call of a shape on, as often as shapes are served before they get a plan; not under other settings."""
+    """From the third call of a shape on, as often as shapes are served before they get a plan of their own; not under other settings."""
     made, prepare = [], call_cache.Shapes._prepare
     monkeypatch.setattr(call_cache.Shapes, "_prepare", lambda *args: made.append(args[1][1]) or prepare(*args))
     rng, run = np.random.default_rng(1), sj.jit(ranked)
@@ -78,8 +78,12 @@ def test_it_is_taken_and_counted(monkeypatch):
     assert made[0] == (55, 55, 55)
     assert len(made) <= 3  # once more under other settings, and after them
     shapes = run._shapes
-    ((times, _),) = [(t, s) for s, t in shapes.met.items() if s[1] == (55, 55, 55)]
-    assert 19 <= times <= 20
+    (shape,) = [s for s in shapes.met if s[1] == (55, 55, 55)]
+    assert shape in shapes._ready and shapes.met[shape] < again.FEW
+    for _ in range(again.FEW):
+        same(run(A, r), ranked(S, r))
+    assert shape not in shapes._ready and shapes.met[shape] == again.FEW
+    assert any(s[1] == shape[1] for s in shapes._shortcuts)
 
 
 def test_results_are_not_memory_of_the_caller():
@@ -96,7 +100,7 @@ def test_results_are_not_memory_of_the_caller():
 
 
 def test_many_shapes(monkeypatch):
-    monkeypatch.setattr(call_cache, "READY", 3)
+    monkeypatch.setattr(again, "REMEMBERED", 3)
     rng, run = np.random.default_rng(3), sj.jit(ranked)
     for n in rng.integers(20, 30, 120).tolist():
         A, S, r = operands(rng, n)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax import config, tree_util
+from sparsejax import tree_util
 from sparsejax.core import again, primitive
 from sparsejax.core.array import Array, made, maker
 from sparsejax.core.avals import Aval
@@ -49,10 +49,6 @@ class Shortcut:
         if len(kwargs) != len(names) or not all(map(kwargs.__contains__, names)):
             return None
         return [*args, *[kwargs[n] for n in names]]
-
-
-READY = 64
-"""Shapes of a function that came again of which it is kept how to call it."""
 
 
 class Shapes:
@@ -150,16 +146,16 @@ class Shapes:
         run, build = found[0], _grown(found[1][0])
 
         def ready(storages: list[Storage]) -> Any:
-            times = self.met.get(shape, 0)
-            outs = run(storages) if times < again.FEW and not config.forcing else None
-            if outs is None:
-                return None
-            self.met[shape] = times + 1
-            return build(outs)
+            outs = run(storages)
+            return None if outs is None else build(outs)
 
-        if len(self._ready) >= READY:
+        def end() -> None:
+            self._ready.pop(shape, None)
+            self.met[shape] = again.FEW
+
+        if len(self._ready) >= again.REMEMBERED:
             self._ready.clear()
-        self._ready[shape] = ready
+        self._ready[shape] = again.counted(again.FEW - self.met.get(shape, 0) - 1, ready, end)
 
 
 def _grown(tree: tree_util.PyTreeDef) -> Callable[[Any], Any]:

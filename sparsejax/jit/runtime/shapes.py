@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,6 +43,8 @@ from sparsejax.jit.runtime.plan import Plan
 MEMBERS = 16
 """Traces with symbols that a family has at most: those that a program's guards tell apart."""
 
+Numbers = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""The values of a trace's `codes` for some operands, the bits of each, and the shape of the first result."""
 Make = Callable[[Sequence[Aval]], tuple[ClosedJaxpr, Any]]
 """Traces a program for operands of these types: the jaxpr, and what else is to be known of it."""
 
@@ -131,7 +133,7 @@ class Member:
         """What serving operands takes: the domain and the constants of a trace, what else was made with it, and what makes it when it is asked for."""
         self.domain, self.codes, self.consts, self.shared, self.extra = domain, domain.codes, consts, shared, extra
         self._trace = trace
-        self._numbers, self.lengths = numbers_of(domain)
+        self.numbers, self.lengths = numbers_of(domain)
         self.alone: dict[Any, Alone] = {}
         """Plans of one kernel, by the bits of the numbers."""
         self.bounds: dict[Any, Plan] = {}
@@ -169,7 +171,7 @@ class Member:
 
     def find(self, extents: Sequence[int]) -> tuple[int, ...] | None:
         """The values of `codes` for operands with these extents; None where the trace does not hold."""
-        found = self._numbers(extents)
+        found = self.numbers(extents)
         return None if found is None else found[0]
 
     def at(self, values: tuple[int, ...], arrays: Sequence[Any]) -> Resized:
@@ -182,12 +184,9 @@ class Member:
         plan, change = self._bucket(values, tuple([n.bit_length() for n in values]), storages)
         return plan.resized(change)
 
-    def once(self, extents: tuple[int, ...], given: Sequence[Storage]) -> tuple[list[Array], int] | None:
-        """The results for operands with these extents, of which nothing is kept, and as how many calls they count; None where the trace does not hold."""
-        found = self._numbers(extents)
-        if found is None:
-            return None
-        values, lengths, shape = found
+    def once(self, numbers: Numbers, given: Sequence[Storage]) -> tuple[list[Array], int]:
+        """The results for operands of which nothing is kept, and as how many calls they count."""
+        values, lengths, shape = numbers
         consts = self.consts
         storages = [*(c._storage for c in consts), *given] if consts else given
         alone = self.alone.get(lengths)
@@ -207,14 +206,14 @@ class Member:
         # a plan of several steps takes some fifty calls to pay for (28 steps: 4.7 ms against 0.1)
         return results, 1 if plan.count > 1 else DEAR
 
-    def ready(self, extents: tuple[int, ...]) -> Callable[[Sequence[Storage]], list[Array] | None] | None:
+    def ready(self, numbers: Numbers) -> Callable[[Sequence[Storage]], list[Array] | None] | None:
         """`once` for one shape that comes again and whose plan has several steps, as a function of operands, for as long as there are no other plans: it gives
         None then. None where there is none."""
-        found, plans = self._numbers(extents), self._plans
-        plan = None if found is None else plans.get((found[1], None))
-        if found is None or plan is None or plan.count < 2 or config.forcing:
+        (values, lengths, _), plans = numbers, self._plans
+        plan = plans.get((lengths, None))
+        if plan is None or plan.count < 2 or config.forcing:
             return None
-        run = plan.ready(self._bucket(found[0], found[1], ())[1])
+        run = plan.ready(self._bucket(values, lengths, ())[1])
         consts = [c._storage for c in self.consts]
         if run is None:
             return None
@@ -324,26 +323,22 @@ class Family:
         `serves` them that is there already: for a shape that is met for the first times, and may be for the last, nothing is kept."""
         if not self._members or config.forcing:
             return None
-        for member in self._members:
-            if serves is not None and not serves(member.extra):
-                continue
+        for member, numbers in self._holding(extents, serves):
             try:
-                found = member.once(extents, storages)
+                results, counted = member.once(numbers, storages)
             except Refused as reason:
                 self._refuse(reason.__cause__ or reason)
                 return None
-            if found is not None:
-                return found[0], member.extra, found[1]
+            return results, member.extra, counted
         return None
 
     def ready(
         self, extents: tuple[int, ...], serves: Callable[[Any], bool]
     ) -> tuple[Callable[[Sequence[Storage]], list[Array] | None], Any] | None:
         """`once` for a shape that comes again as a function of operands (`Member.ready`), and what was made with the trace."""
-        for member in self._members:
-            if serves(member.extra) and member.find(extents) is not None:
-                run = member.ready(extents)
-                return None if run is None else (run, member.extra)
+        for member, numbers in self._holding(extents, serves):
+            run = member.ready(numbers)
+            return None if run is None else (run, member.extra)
         return None
 
     def alone(
@@ -378,23 +373,28 @@ class Family:
     def alone_ready(self, extents: tuple[int, ...]) -> Callable[[list[Storage]], Array | None] | None:
         """`alone` for these extents, of operands like those of its last call, as a function of operands: None where it would ask for another road. None
         where no road is known."""
-        for member in self._members:
-            found = member.lengths(extents) if member.alone else None
-            alone = None if found is None else member.alone.get(found[0])
-            if found is None or alone is None or not alone.roads[1].known:
-                continue
-            return alone.at(found[1], [c._storage for c in member.consts])
+        for member, (_, lengths, shape) in self._holding(extents):
+            alone = member.alone.get(lengths)
+            if alone is not None and alone.roads[1].known:
+                return alone.at(shape, [c._storage for c in member.consts])
         return None
+
+    def _holding(
+        self, extents: tuple[int, ...], serves: Callable[[Any], bool] | None = None
+    ) -> Iterator[tuple[Member, Numbers]]:
+        """The traces that hold for these extents and serve, with the numbers."""
+        for member in self._members:
+            if serves is None or serves(member.extra):
+                found = member.numbers(extents)
+                if found is not None:
+                    yield member, found
 
     def known(self, avals: Sequence[Aval], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
         """As `find`, where a trace serves these types that is there already."""
         if not self._members or not choices.does("symbolic_shapes"):
             return None
-        extents = _extents(avals)
-        for member in self._members:
-            values = member.find(extents)
-            if values is not None:
-                return self._at(member, values, arrays)
+        for member, (values, *_) in self._holding(_extents(avals)):
+            return self._at(member, values, arrays)
         return None
 
     def _at(self, member: Member, values: tuple[int, ...], arrays: Sequence[Any]) -> tuple[Any, Any] | None:
