@@ -30,7 +30,7 @@ def matrix(rng, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_against_numpy(dtype, memory, threads, monkeypatch):
     rng = np.random.default_rng([DTYPES.index(dtype), threads])
-    monkeypatch.setattr(largest_entries, "SHARE", int(rng.choice([0, 6, 1000])))
+    monkeypatch.setattr(largest_entries, "SHORT", int(rng.choice([0, largest_entries.SHORT, 1 << 40])))
     largest_entries._layout.cache_clear()
     if memory == "apart":
         monkeypatch.setattr(largest_entries, "MOST", 0)
