@@ -32,7 +32,7 @@ from sparsejax.lax.random_bits import permutation as _permutation
 from sparsejax.lax.random_bits import random_bits
 from sparsejax.lax.reduce import reduce
 from sparsejax.lax.sorting import argsort
-from sparsejax.lax.structural import broadcast_to, convert_format, extents, integer, normal_axis, reshape
+from sparsejax.lax.structural import broadcast_to, convert_format, extent, extents, integer, normal_axis, reshape
 
 __all__ = [
     "PRNGKey",
@@ -97,7 +97,7 @@ def split(key: Any, num: int = 2) -> Any:
 
     >>> first, second = split(key(7))
     """
-    return random_bits(_key(key), (integer(num, "num"),), first=_SPLIT)
+    return random_bits(_key(key), (extent(num, "num"),), first=_SPLIT)
 
 
 def fold_in(key: Any, data: int) -> Any:
@@ -174,7 +174,7 @@ def randint(key: Any, shape: Any, minval: int, maxval: int, dtype: Any = int, *,
 def permutation(key: Any, x: Any) -> Array:
     """The numbers 0 to `x` - 1 in random order; for an array, its rows (dense or sparse) in random order."""
     if isinstance(x, int):
-        return _permutation(_key(key), integer(x, "x"))
+        return _permutation(_key(key), extent(x, "x"))
     made = asarray(x)
     if not made.ndim:
         raise ValueError("x must be an integer or an array of at least one dimension")

@@ -21,6 +21,9 @@ from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.methods import ArrayBase
 from sparsejax.core.source import user_line
 
+_OF_ARRAYS = frozenset(dir(Array)) - frozenset(dir(ArrayBase))
+"""What arrays have that traced values have not."""
+
 
 class Tracer(ArrayBase):
     """A stand-in for an array while a function is traced: it has a type, but no data."""
@@ -70,6 +73,15 @@ class Tracer(ArrayBase):
             f"{what} a traced value of type {self._aval} at {user_line()}.\n"
             f"The value was made at {self.source} while a function was being traced: it has a type, but no data yet. {mend}"
         )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _OF_ARRAYS:
+            self._fail(
+                AttributeError,
+                f"Attempted to read .{name} of",
+                "Arrays have it outside of traced functions: return the array and read it there, or use functions of sparsejax.numpy.",
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __bool__(self) -> bool:
         self._fail(

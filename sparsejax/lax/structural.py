@@ -49,7 +49,9 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Array:
     if axes is None:
         order = _reversed(x.ndim)
     else:
-        order = tuple(normal_axis(a, x.ndim, "axes") for a in axes)
+        if not np.iterable(axes):
+            axes = (axes,)
+        order = tuple([normal_axis(a, x.ndim, "axes") for a in axes])
         if sorted(order) != list(range(x.ndim)):
             raise ValueError(f"axes={tuple(axes)} is not a permutation of the {x.ndim} dimensions of the array")
     if order == _reversed(x.ndim)[::-1]:

@@ -15,7 +15,7 @@ from sparsejax.formats import Format, convert, passes
 from sparsejax.formats.parts import located
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
-from sparsejax.lax.structural import convert_format, integer
+from sparsejax.lax.structural import convert_format, extent, integer
 from sparsejax.numpy.functions import array, check_device, eye, own, zeros, zeros_like
 
 
@@ -157,6 +157,8 @@ def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Array:
 def vander(x: Any, n: int | None = None, increasing: bool = False) -> Array:
     """`numpy.vander`: powers of `x` as columns."""
     x = asarray(x)
-    count = x.size if n is None else integer(n, "n")
+    if x.ndim != 1:
+        raise ValueError(f"x must be a vector, not an array of shape {x.shape}")
+    count = x.size if n is None else extent(n, "n")
     powers = np.arange(count) if increasing else np.arange(count)[::-1]
     return elementwise("power", x.reshape((x.size, 1)), np.ascontiguousarray(powers))

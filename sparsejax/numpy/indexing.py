@@ -435,6 +435,10 @@ def hsplit(x: Any, indices_or_sections: Any) -> list[Any]:
 
 def vsplit(x: Any, indices_or_sections: Any) -> list[Any]:
     """`numpy.vsplit`: `split` along the first axis."""
+    if asarray(x).ndim < 2:
+        raise ValueError(
+            f"vsplit takes arrays of at least two dimensions, not of shape {np.shape(x)}; split cuts vectors"
+        )
     return split(x, indices_or_sections, 0)
 
 

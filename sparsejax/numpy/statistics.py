@@ -167,6 +167,10 @@ def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Array:
     if not x.size:
         return own(np.linspace(0.0, 1.0, count + 1))
     low, high = (convert_element_type(reduce(kind, x), float) for kind in ("min", "max"))
+    if type(low) is Array and not np.isfinite([float(low), float(high)]).all():
+        raise ValueError(
+            f"x lies between {float(low)} and {float(high)}: bins need a finite range; pass range=(low, high), or the edges as bins"
+        )
     same = elementwise("equal", low, high)
     low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
     steps = np.arange(count + 1) / count
@@ -213,6 +217,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     Array([1, 0, 2], dtype=int64)
     """
     x = asarray(x)
+    if x.shape == (0,) and x.dtype == float:  # an empty list
+        x = convert_element_type(x, int)
     if x.ndim != 1 or x.dtype.kind not in "iub":
         raise TypeError(f"bincount takes a vector of integers, not {x.dtype} of shape {x.shape}")
     index = convert_element_type(convert_format(x, "dense"), np.int64)

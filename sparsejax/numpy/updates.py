@@ -39,6 +39,16 @@ def numbers(values: Any, dtype: np.dtype[Any]) -> Any:
     return np.asarray(values) if isinstance(values, np.generic | np.ndarray) and values.dtype == dtype else None
 
 
+def cast(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Values as an array of this dtype; TypeError for complex ones beside a dtype without imaginary parts."""
+    made = asarray(values)
+    if made.dtype.kind == "c" and dtype.kind != "c":
+        raise TypeError(
+            f"values of {made.dtype} do not fit an array of {dtype}: take values.real, or make the array complex"
+        )
+    return convert_element_type(made, dtype)
+
+
 def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
     """Whether an array of `shape` is repeated to `into` by NumPy's rules."""
     pairs = zip(reversed(shape), reversed(into), strict=False)
@@ -69,7 +79,8 @@ class At:
 class Ref:
     """A part of `x`. Every method gives a new array of the shape, dtype, fill and format of `x`.
 
-    Values broadcast to the shape of `x[key]` and are cast to the dtype of `x`; OverflowError for Python integers that do not fit.
+    Values broadcast to the shape of `x[key]` and are cast to the dtype of `x`; OverflowError for Python integers that do not fit, TypeError for complex
+    values of an array that is not.
     A sparse `x` gains the entries that are written, even where their values are zero.
     """
 
@@ -121,7 +132,7 @@ class Ref:
             return None
         given = numbers(values, x.dtype)
         if given is None:
-            other = convert_element_type(asarray(values), x.dtype)
+            other = cast(values, x.dtype)
             if add and not other.format.is_dense:
                 return None
             given = other.todense()
@@ -152,7 +163,7 @@ class Ref:
     def subtract(self, values: Any) -> Any:
         """`x` less `values` there; less all of those for one coordinate."""
         check_fits(values, self.x.dtype)
-        return self.add(elementwise("negative", convert_element_type(asarray(values), self.x.dtype)))
+        return self.add(elementwise("negative", cast(values, self.x.dtype)))
 
     def multiply(self, values: Any) -> Any:
         """`x` times `values` there; times all of those for one coordinate."""
@@ -211,7 +222,7 @@ class Ref:
         """`values` of the dtype of `x`, one axis for the index arrays in front."""
         index = self.index
         check_fits(values, self.x.dtype)
-        made = convert_element_type(asarray(values), self.x.dtype)
+        made = cast(values, self.x.dtype)
         made = reshape(broadcast_to(made, index.result), index.plain)
         if not index.given:
             return made

@@ -158,6 +158,7 @@ def named(
                 f"dynamic names {name!r}, which is not a parameter; parameters are {', '.join(parameters)}"
             )
     made: list[str | int | None] = []
+    places: dict[str, tuple[str, int, Any]] = {}
     given = [(parameters[k] if k < len(parameters) else "", a) for k, a in enumerate(args) if k not in statics]
     for name, argument in (*given, *sorted(kwargs.items())):
         for leaf in tree_util.tree_leaves(argument):
@@ -173,6 +174,13 @@ def named(
                     )
                 if word is not None and type(word) is not int and not _is_symbol(word):
                     raise ValueError(f"dynamic={{{name!r}: {wanted}}} must hold names such as 'n', numbers, or None")
+                if isinstance(word, str):
+                    other, place, known = places.setdefault(word, (name, axis, n))
+                    if known != n:
+                        raise ValueError(
+                            f"dynamic names axis {place} of {other!r} and axis {axis} of {name!r} both {word!r}, but they have extents "
+                            f"{known} and {n}; give them two names, or arrays with equal extents"
+                        )
             made += wanted
     return made
 
