@@ -52,7 +52,7 @@ from sparsejax.jit.graph import (
     turned_results,
 )
 from sparsejax.jit.graph.partition import KernelStep, Step
-from sparsejax.jit.graph.patterns import broadcast_factors, implied_masks, sampled_products, witnesses
+from sparsejax.jit.graph.patterns import broadcast_factors, implied_masks, returned_sums, sampled_products, witnesses
 from sparsejax.jit.ir import blocks, choices, cin, policies, simplify
 from sparsejax.jit.ir.features import Features
 from sparsejax.jit.ir.nest import Nest
@@ -90,6 +90,7 @@ JAXPR_PASSES: tuple[tuple[Callable[[Jaxpr], Jaxpr], int], ...] = (
     (broadcast_factors.read, 2),
     (implied_masks.left_out, 2),
     (sampled_products.masked, 3),
+    (returned_sums.returned, 3),
     (padded_sums.merged, 3),
     (staging.dead_code, 2),
 )
