@@ -51,7 +51,7 @@ class Scope:
         if not name.isidentifier():
             raise ValueError(f"the extent {name!r} must be a name such as 'n', or an integer")
         if name not in self._values:
-            self._values[name], self._least[name] = 1009 + 101 * len(self.symbols), LEAST
+            self._values[name], self._least[name] = _some(len(self.symbols)), LEAST
             self.symbols = (*self.symbols, name)
             self.of_types = True
         return self.symbol(name)
@@ -432,6 +432,19 @@ def _as_value(dim: SymbolicDim, other: Any, method: str) -> Any:
 def known(extent: Any) -> Any:
     """An extent as it is kept: an integer, or an expression of symbols."""
     return extent if isinstance(extent, SymbolicDim) else int(extent)
+
+
+def _some(k: int) -> int:
+    """A number for the k-th symbol where there is none at hand."""
+    return 1009 + 101 * k
+
+
+def usual(extent: Any) -> int:
+    """A number that an extent may be, whatever the shapes at hand: for what changes how a result is rounded, and nothing else of it."""
+    if not isinstance(extent, SymbolicDim):
+        return int(extent)
+    numbers = map(_some, range(len(extent.scope.symbols)))
+    return int(extent.scope.compiled([extent.code])(*numbers)[0])
 
 
 def hint(extent: Any) -> int:

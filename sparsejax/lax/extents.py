@@ -3,6 +3,9 @@
 e:f64[n:d,m:c] = empty[shape=(n, m) ...]       an array without entries
 f:i64[] = extent[size=n]                       the number n, where it is computed with: a mean divides by it
 g:i64[n:d] = range[start=0, size=n, step=1]    0, 1, ... n - 1
+h:f64[n:d] = even[start=0, stop=1, size=n ...] numbers at equal distances
+i:f64[n:d,n:c] = unit[shape=(n, n) k=0 ...]    ones on a diagonal
+j:bool[n:d,m:r] = triangle[shape=(n, m) ...]   True on and below a diagonal, or on and above it
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.core import symbolic
+from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive
 from sparsejax.core.symbolic import SymbolicDim, length, span
@@ -25,7 +29,8 @@ from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.structural import broadcast_to
 
-INT64 = np.dtype(np.int64)
+INT64, BOOL = np.dtype(np.int64), np.dtype(np.bool_)
+RUNS = diagonals.RUNS
 LONG = 2**24
 """Along a longer axis no vector is made of its coordinates, where those of stored entries do."""
 
@@ -41,6 +46,14 @@ range_p = Primitive(
     reference=lambda start, size, step, dtype: _numbers(start, size, step, dtype),
     call=lambda out_aval, start, size, step, dtype: _range(out_aval, start, size, step),
 )
+even_p = Primitive(
+    "even",
+    typing=lambda start, stop, size, endpoint, dtype: rules.dense((size,), dtype),
+    reference=lambda start, stop, size, endpoint, dtype: np.linspace(start, stop, size, endpoint, dtype=dtype),
+    call=lambda out_aval, start, stop, size, endpoint, dtype: Storage(
+        out_aval.format, (size,), out_aval.fill_value, ((),), np.linspace(start, stop, size, endpoint, dtype=dtype)
+    ),
+)
 empty_p = Primitive(
     "empty",
     typing=lambda shape, dtype, format, fill: Aval(shape, dtype, format, fill),
@@ -48,6 +61,24 @@ empty_p = Primitive(
     call=lambda out_aval, shape, dtype, format, fill: diagonals.without_entries(shape, dtype, format, fill),
 )
 """A sparse array without entries."""
+unit_p = Primitive(
+    "unit",
+    typing=lambda shape, k, dtype, format: Aval(shape, dtype, format, dtype.type(0)),
+    reference=lambda shape, k, dtype, format: np.eye(shape[0], shape[1], k, dtype),
+    call=lambda out_aval, shape, k, dtype, format: diagonals.on_diagonal(np.ones(1, dtype), shape, k, format),
+)
+"""Ones on a diagonal."""
+triangle_p = Primitive(
+    "triangle",
+    typing=lambda shape, k, lower: Aval(shape, BOOL, RUNS, np.False_),
+    reference=lambda shape, k, lower: _lower(shape, k) if lower else ~_lower(shape, k - 1),
+    call=lambda out_aval, shape, k, lower: diagonals.triangle(shape, k, lower),
+)
+"""Where a triangle is."""
+
+
+def _lower(shape: tuple[int, int], k: int) -> np.ndarray[Any, Any]:
+    return np.tri(shape[0], shape[1], k, dtype=bool)
 
 
 def _numbers(start: int, size: int, step: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -117,3 +148,27 @@ def filled(shape: Any, value: Any, dtype: Any) -> Any:
 def empty(shape: Any, dtype: np.dtype[Any], format: Format, fill: Any) -> Any:
     """A sparse array without entries, of extents that may not be known."""
     return empty_p.bind(shape=shape, dtype=dtype, format=format, fill=ingest.fill_scalar(fill, dtype))
+
+
+def even(start: float, stop: float, count: Any, endpoint: bool, dtype: np.dtype[Any]) -> Any:
+    """So many numbers from `start` to `stop`, or to one step before it, as `numpy.linspace` rounds them."""
+    return even_p.bind(start=start, stop=stop, size=count, endpoint=endpoint, dtype=dtype)
+
+
+def unit(shape: tuple[Any, Any], k: int, dtype: np.dtype[Any], format: Format) -> Any:
+    """Ones on the k-th diagonal of a sparse matrix: one that is there where the extents are known."""
+    if not is_known(shape):
+        return unit_p.bind(shape=shape, k=k, dtype=dtype, format=format)
+    return Array(diagonals.on_diagonal(np.ones(1, dtype), shape, k, format))
+
+
+@functools.lru_cache(maxsize=64)
+def _triangle(shape: tuple[int, int], k: int, lower: bool) -> Array:
+    return Array(diagonals.triangle(shape, k, lower))
+
+
+def triangle(shape: tuple[Any, Any], k: int, lower: bool) -> Any:
+    """A mask of the places on and below the k-th diagonal, or on and above it."""
+    if not is_known(shape):
+        return triangle_p.bind(shape=shape, k=k, lower=lower)
+    return _triangle(shape, k, lower)

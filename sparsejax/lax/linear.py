@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
-from sparsejax.core.primitive import Primitive
+from sparsejax.core.primitive import Primitive, asarray
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format, convert, structural
 from sparsejax.formats.parts import carried, diagonals
@@ -26,6 +26,7 @@ from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type, real
 from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, refill, reshape, squeeze, transpose
 
+CSR = Format.parse("csr", 2)
 Factor = tuple[Any, tuple[int, ...]]
 """A value with a label per axis."""
 
@@ -257,11 +258,11 @@ def _contracted(factors: Sequence[Factor], kept: list[int], shape: list[int], ma
         name = label
         if name in output:
             name = max((*kept, *known, *output)) + 1
-            operands.append(_identity(n, dtype))
+            operands.append(sizes.unit((n, n), 0, dtype, CSR))
             inputs.append((label, name))
             known[name] = n
         if known.get(name, 1) != n:
-            operands.append(Array(convert.from_dense(np.ones(n, dtype), Format.parse("dense", 1), 0)))
+            operands.append(asarray(sizes.filled((n,), 1, dtype)))
             inputs.append((name,))
         elif name not in known:
             operands.append(Array(convert.from_dense(np.ones(1, dtype), Format.parse("dense", 1), 0)))
@@ -270,10 +271,6 @@ def _contracted(factors: Sequence[Factor], kept: list[int], shape: list[int], ma
     if mask is None:
         return contract(operands, inputs, output, dtype=dtype)
     return contract(operands, inputs, output, mask.format, dtype, mask=mask, filled=True)
-
-
-def _identity(n: int, dtype: Any) -> Any:
-    return Array(diagonals.on_diagonal(np.ones(1, dtype), (n, n), 0, Format.parse("csr", 2)))
 
 
 # ----------------------------------------------------------------------------------------------------------- fills

@@ -15,12 +15,13 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.symbolic import span
 from sparsejax.formats import convert, ingest
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.ir import cin, operators, simplify
 from sparsejax.lax import typing_rules as rules
-from sparsejax.lax.elementwise import convert_element_type
-from sparsejax.lax.extents import is_long
+from sparsejax.lax.elementwise import convert_element_type, elementwise
+from sparsejax.lax.extents import coordinates, is_known, is_long
 from sparsejax.lax.sorting import places
 from sparsejax.lax.structural import convert_format
 
@@ -28,19 +29,17 @@ WORD = np.dtype(np.uint64)
 
 
 def _notation(key: rules.Operand, *rest: rules.Operand, shape: tuple[int, ...], first: int) -> cin.Definition:
-    """out[i, j] = masked(stored(like[i, j]), threefry(key, first + n * rows[i] + columns[j]), 0)
+    """out[i, j] = masked(stored(like[i, j]), threefry(key, first + rows[i] + columns[j]), 0)
 
-    Numbers of rows and columns may be matrices over the pattern of `like` as well.
+    `rows` and `columns` count the entries before those of a row and a column: vectors, or matrices over the pattern of `like` as well.
     Several keys, or patterns along one more dimension, give as many results, along a last dimension.
     """
     indices = rules.index_vars(len(_whole(shape, *map(rules.shape_of, (key, *rest)))))
     counter: cin.Expr = simplify.literal(WORD.type(first), WORD)
     for axis, numbers in enumerate(rest[: len(shape)]):
-        stride = simplify.literal(WORD.type(math.prod(shape[axis + 1 :]) % 2**64), WORD)
         rank = len(rules.shape_of(numbers))
         where = (indices[axis],) if rank == 1 else indices[:rank]
-        step = cin.Call("multiply", (rules.access(numbers, where), stride), WORD)
-        counter = cin.Call("add", (counter, step), WORD)
+        counter = cin.Call("add", (counter, rules.access(numbers, where)), WORD)
     own = indices[len(shape) :] if rules.shape_of(key) else ()
     made: cin.Expr = cin.Call("threefry", (rules.access(key, own), counter), WORD)
     for like in rest[len(shape) :]:
@@ -81,8 +80,13 @@ random_bits_p = Primitive(
 
 
 @functools.lru_cache(maxsize=64)
-def _numbers(count: int) -> Array:
-    return Array(ingest.as_storage(np.arange(count, dtype=WORD)))
+def _numbers(shape: tuple[Any, ...], axis: int) -> Any:
+    """How many entries there are before those of every coordinate of an axis."""
+    count, stride = shape[axis], math.prod(shape[axis + 1 :])
+    if not is_known((count, stride)):
+        return coordinates(span(0, count * stride, stride), WORD)
+    counted = np.arange(count, dtype=WORD)
+    return Array(ingest.as_storage(counted if stride == 1 else counted * WORD.type(stride % 2**64)))
 
 
 def random_bits(key: Any, shape: tuple[int, ...], like: Any = None, first: int = 0) -> Any:
@@ -93,9 +97,13 @@ def random_bits(key: Any, shape: tuple[int, ...], like: Any = None, first: int =
     """
     if like is not None and not like.format.is_dense and any(map(is_long, shape)):
         rows = convert_format(like, "coo")
-        numbers = [convert_element_type(places(rows, axis), WORD) for axis in range(len(shape))]
+        strides = [math.prod(shape[axis + 1 :]) % 2**64 for axis in range(len(shape))]
+        numbers = [
+            elementwise("multiply", convert_element_type(places(rows, axis), WORD), WORD.type(stride))
+            for axis, stride in enumerate(strides)
+        ]
         return convert_format(random_bits_p.bind(key, *numbers, rows, shape=shape, first=first), like.format)
-    operands = [key, *(_numbers(n) for n in shape)]
+    operands = [key, *(_numbers(shape, axis) for axis in range(len(shape)))]
     if like is None or like.format.is_dense:
         return random_bits_p.bind(*operands, shape=shape, first=first)
     return convert_format(random_bits_p.bind(*operands, like, shape=shape, first=first), like.format)

@@ -10,12 +10,14 @@ from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.methods import ArrayBase
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
 from sparsejax.core.trace import Tracer
 from sparsejax.formats import Format, convert, passes
 from sparsejax.formats.parts import located
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
-from sparsejax.lax.structural import convert_format, extent, integer
+from sparsejax.lax.extents import coordinates, even, is_known, number, triangle
+from sparsejax.lax.structural import convert_format, extent, extents, integer
 from sparsejax.numpy.functions import array, check_device, eye, own, zeros, zeros_like
 
 
@@ -69,7 +71,7 @@ def diags(
         n = max(d.size + abs(k) for d, k in zip(listed, places, strict=True))
         rows, columns = n, n
     else:
-        rows, columns = (integer(m, "shape") for m in shape)
+        rows, columns = extents(shape)
     counts = [max(0, min(rows - max(0, -k), columns - max(0, k))) for k in places]
     for d, k, count in zip(listed, places, counts, strict=True):
         if d.size not in (1, count):
@@ -83,7 +85,8 @@ def diags(
         return made if dtype is None else convert_element_type(made, dtype)
     total = None
     for d, k in zip(listed, places, strict=True):
-        row = np.clip(np.arange(rows) - max(0, -k), 0, max(0, d.size - 1))
+        row = coordinates(span(-max(0, -k), rows - max(0, -k)))
+        row = elementwise("maximum", elementwise("minimum", row, d.size - 1), 0)
         values = d.reshape((d.size,))[row].reshape((rows, 1)) if d.size else asarray(np.zeros((rows, 1), d.dtype))
         part = elementwise("multiply", values, eye(rows, columns, k, dtype=bool))
         total = part if total is None else elementwise("add", total, part)
@@ -133,8 +136,11 @@ def linspace(
 ) -> Any:
     """`numpy.linspace`; with traced or array ends too, along a new first axis."""
     check_device(device)
-    count = integer(num, "num")
+    count = integer(num, "num") if is_known((num,)) else num
     wanted = None if dtype is None else dtypes.canonical(dtype)
+    known = is_known((count,)) or retstep or axis
+    if not known and all(isinstance(end, int | float) for end in (start, stop)):
+        return even(start, stop, count, bool(endpoint), np.dtype(float) if wanted is None else wanted)
     if not any(isinstance(end, Tracer) for end in (start, stop)):
         ends: list[Any] = [np.asarray(e) if isinstance(e, ArrayBase) else e for e in (start, stop)]
         made, step = np.linspace(ends[0], ends[1], count, endpoint, retstep=True, dtype=wanted, axis=axis)
@@ -143,7 +149,8 @@ def linspace(
         raise ValueError("linspace of traced ends takes neither retstep nor axis")
     low, high = (elementwise("multiply", e, 1.0) for e in (start, stop))
     gap = elementwise("subtract", high, low)
-    parts = np.arange(count) / max(1, count - 1 if endpoint else count)
+    last = count - 1 if endpoint else count
+    parts = coordinates(span(0, count), float) / (max(1, last) if known else elementwise("maximum", number(last), 1.0))
     parts = parts.reshape(-1, *[1] * gap.ndim)
     made = elementwise("add", low, elementwise("multiply", gap, parts))
     return made if wanted is None else convert_element_type(made, wanted)
@@ -151,7 +158,11 @@ def linspace(
 
 def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Array:
     """`numpy.tri`: ones on and below the k-th diagonal, dense."""
-    return own(np.tri(n, m, k, dtype))
+    if is_known((n, m)):
+        return own(np.tri(n, m, k, dtype))
+    rows, columns = extents((n, n if m is None else m))
+    made = triangle((rows, columns), integer(k, "k"), lower=True)
+    return convert_format(convert_element_type(made, dtypes.canonical(dtype)), "dense")
 
 
 def vander(x: Any, n: int | None = None, increasing: bool = False) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -20,7 +19,6 @@ from sparsejax.core.symbolic import SymbolicDim, span
 from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, ingest, passes, structural
-from sparsejax.formats.levels.segments import check_size, offsets
 from sparsejax.formats.ordering import CROWDED
 from sparsejax.formats.ownership import refuse_copy
 from sparsejax.formats.parts import constant, diagonals
@@ -317,26 +315,15 @@ def eye(
 ) -> Array:
     """Ones on the k-th diagonal, sparse (csr unless `format` says otherwise)."""
     check_device(device)
-    n, columns = _checked_shape(_extents((n, n if m is None else m)))
-    one = np.ones(1, dtypes.canonical(dtype))
-    return Array(diagonals.on_diagonal(one, (n, columns), _integer(k, "k"), Format.parse(format, 2)))
+    rows, columns = _extents((n, n if m is None else m))
+    if sizes.is_known((rows, columns)):
+        rows, columns = _checked_shape((rows, columns))
+    return sizes.unit((rows, columns), _integer(k, "k"), dtypes.canonical(dtype), Format.parse(format, 2))
 
 
 def identity(n: int, dtype: Any = None, format: str | Format = "csr") -> Array:
     """`eye(n)`: ones on the diagonal of a square matrix."""
     return eye(n, dtype=dtype, format=format)
-
-
-@functools.lru_cache(maxsize=64)
-def _triangle(n: int, m: int, k: int, lower: bool) -> Array:
-    """A mask of shape (n, m) of the places on and below the k-th diagonal, or on and above it: one run of columns in every row."""
-    check_size(n, "the rows of a triangle")
-    ends = np.clip(np.arange(n, dtype=np.int64) + k + (1 if lower else 0), 0, m)
-    start, stop = (np.zeros_like(ends), ends) if lower else (ends, np.full_like(ends, m))
-    there = stop > start
-    kind = convert.crd_dtype(m)
-    runs = offsets(np.flatnonzero(there), n), start[there].astype(kind), stop[there].astype(kind)
-    return Array(Storage(Format.parse("rle", 2), (n, m), np.False_, ((), runs), np.ones(int(there.sum()), bool)))
 
 
 def _has_few_entries(x: Array) -> bool:
@@ -359,7 +346,7 @@ def _part(name: str, x: Any, k: int, lower: bool) -> Any:
                 x._storage, lambda coords: (coords[-1] - coords[-2] <= k) if lower else (coords[-1] - coords[-2] >= k)
             )
         )
-    mask = _triangle(x.shape[-2], x.shape[-1], k, lower)
+    mask = sizes.triangle(x.shape[-2:], k, lower)
     labels = range(x.ndim)
     form = x.format if x.format.is_dense or x.fill_value == 0 else None
     return contract([x], [labels], labels, form, x.dtype, mask=mask)

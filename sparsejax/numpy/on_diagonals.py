@@ -15,6 +15,7 @@ import numpy as np
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
 from sparsejax.core.trace import current
 from sparsejax.formats import Format
 from sparsejax.formats.levels.compressed import Compressed
@@ -22,6 +23,7 @@ from sparsejax.formats.parts import located
 from sparsejax.formats.passes import crd_dtype
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, where
+from sparsejax.lax.extents import coordinates
 from sparsejax.lax.structural import integer
 from sparsejax.numpy.updates import At, numbers
 
@@ -45,8 +47,9 @@ def setdiag(x: Any, values: Any, k: int = 0) -> Array:
         written = _diagonal_written(x, np.broadcast_to(_numbers_of(values, given, x.dtype), count), k)
         if written is not None:
             return written
-    rows = np.arange(count) + max(0, -k)
-    return At(x)[rows, rows + k].set(given)
+    start = max(0, -k)
+    rows, columns = (coordinates(span(n, n + count)) for n in (start, start + k))
+    return At(x)[rows, columns].set(given)
 
 
 def _numbers_of(values: Any, given: Array, dtype: np.dtype[Any]) -> Any:

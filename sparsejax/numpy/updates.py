@@ -235,7 +235,7 @@ class Ref:
     def _has_rows(self, values: Any) -> bool:
         """Whether dense values go to whole rows of a dense array that integers name."""
         index = self.index
-        whole = all(index.ranges[d] == range(index.shape[d]) for d in index.sliced)
+        whole = all(index.ranges[d] == span(0, index.shape[d]) for d in index.sliced)
         dense = self.x.format.is_dense and values.format.is_dense
         return bool(index.given) and not index.single and whole and dense
 

@@ -11,6 +11,7 @@ import numpy as np
 from sparsejax import tree_util
 from sparsejax.core.primitive import asarray
 from sparsejax.formats import Compressed, Dense, Format
+from sparsejax.lax import extents as sizes
 from sparsejax.lax.contract import contract
 from sparsejax.lax.linear import share
 from sparsejax.lax.structural import convert_format, pattern, reshape, transpose
@@ -126,7 +127,13 @@ def _for_all(derivative: Callable[[Any], list[Any]], x: Any, count: int) -> list
     At the pattern of `x`, the units of entries that are not stored are zero."""
     if not x.size:
         return [None] * count
-    return list(vmap(derivative)(asarray(np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape))))
+    if sizes.is_known(x.shape):
+        units = asarray(np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape))
+    else:
+        units = convert_format(sizes.unit((x.size, x.size), 0, x.dtype, Format.parse("csr", 2)), "dense").reshape(
+            (x.size, *x.shape)
+        )
+    return list(vmap(derivative)(units))
 
 
 def _zeros(x: Any) -> Any:

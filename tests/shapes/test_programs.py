@@ -5,39 +5,11 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
-from sparsejax.formats import passes
-from sparsejax.jit import pipeline
-from sparsejax.jit.backend import compiler
 from sparsejax.tree_util import tree_leaves
 from tests.shapes.programs import PROGRAMS
 
 SHAPES, KNOWN = 40, 14
 """Shapes of every program, a thousand in all; how many of them may be planned."""
-
-
-@pytest.fixture
-def counts(monkeypatch):
-    """How often something was scheduled, and how many texts were compiled. Passes over few entries, which are compiled when they have run often,
-    whatever the shapes, are compiled at once: else what ran before this test would decide when."""
-    monkeypatch.setattr(passes, "_few", passes._many)
-    seen, texts, compiled = {"schedules": 0, "compiles": 0}, set(), compiler.compile_text
-
-    def counted(name, function):
-        def run(*args, **kwargs):
-            seen[name] += 1
-            return function(*args, **kwargs)
-
-        return run
-
-    monkeypatch.setattr(pipeline, "schedule_of", counted("schedules", pipeline.schedule_of))
-
-    def compile_text(text, *args, **kwargs):
-        texts.add(text)
-        seen["compiles"] = len(texts)
-        return compiled(text, *args, **kwargs)
-
-    monkeypatch.setattr(compiler, "compile_text", compile_text)
-    return seen
 
 
 def equal(got, wanted):

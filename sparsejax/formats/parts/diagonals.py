@@ -61,6 +61,27 @@ def on_diagonal(values: Array, shape: tuple[int, int], k: int, format: Format) -
     return convert.from_coords(coords, np.repeat(values, count) if each is None else each, shape, format, fill)
 
 
+RUNS = Format.parse("rle", 2)
+"""The format of triangles."""
+
+
+def triangle(shape: tuple[int, int], k: int, lower: bool) -> Storage:
+    """True on and below the k-th diagonal, or on and above it: one run of columns in every row. O(rows).
+
+    >>> convert.to_dense(triangle((2, 3), 0, lower=False))
+    array([[ True,  True,  True],
+           [False,  True,  True]])
+    """
+    n, m = shape
+    segments.check_size(n, "the rows of a triangle")
+    ends = np.clip(np.arange(n, dtype=np.int64) + k + (1 if lower else 0), 0, m)
+    start, stop = (np.zeros_like(ends), ends) if lower else (ends, np.full_like(ends, m))
+    there = stop > start
+    kind = crd_dtype(m)
+    runs = segments.offsets(np.flatnonzero(there), n), start[there].astype(kind), stop[there].astype(kind)
+    return Storage(RUNS, shape, np.False_, ((), runs), np.ones(int(there.sum()), bool))
+
+
 def _repeated(value: Array, count: int) -> Array:
     """A vector of one value."""
     if count < passes.MANY:

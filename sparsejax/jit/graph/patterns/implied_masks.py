@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from sparsejax.core.symbolic import usual
 from sparsejax.jit.graph.patterns.changes import changed, typed
 from sparsejax.jit.graph.patterns.contractions import contraction, is_masked, product, reshaped, without_units
 from sparsejax.jit.graph.patterns.relations import Labels, Patterns, Placed
@@ -213,5 +214,5 @@ def _summed_first(eqn: Eqn, placed: list[Placed]) -> tuple[list[Eqn], list[Place
 def _is_small(group: Sequence[Placed], names: Labels) -> bool:
     """Whether the contraction of a group to these labels is a vector, or not much larger than its dense operands."""
     extents = {x: n for a, own in group for x, n in zip(own, a.aval.shape, strict=True)}
-    dense = [math.prod(map(int, a.aval.shape)) for a, _ in group if a.aval.format.is_dense]
-    return len(names) < 2 or math.prod(int(extents[x]) for x in names) <= LARGER * max(dense, default=0)
+    dense = [math.prod(map(usual, a.aval.shape)) for a, _ in group if a.aval.format.is_dense]
+    return len(names) < 2 or math.prod(usual(extents[x]) for x in names) <= LARGER * max(dense, default=0)

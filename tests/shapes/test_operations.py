@@ -1,0 +1,140 @@
+"""Operations whose results depend on extents, under `jit`: after a few shapes nothing is traced, scheduled or compiled; results are NumPy's at all."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+
+SHAPES, KNOWN = 30, 15
+EDGES = [(0, 0), (1, 1), (0, 3), (3, 0), (1, 4), (4, 1), (2, 2), (2, 3), (3, 2)]
+
+
+def operands(rng, n, m):
+    """A matrix of n x m, a square one, vectors of both lengths, and three columns."""
+    shapes = [(n, m), (n, n), (n,), (m,), (n, 3)]
+    given = [np.round(rng.standard_normal(s), 1) for s in shapes]
+    return [np.where(rng.random(a.shape) < 0.3, a, 0) if k < 2 else a for k, a in enumerate(given)]
+
+
+def _with_diagonal(A, values, k=0):
+    made = A.copy()
+    rows = np.arange(max(0, min(A.shape[0] - max(0, -k), A.shape[1] - max(0, k)))) + max(0, -k)
+    made[rows, rows + k] = values
+    return made
+
+
+def _changed(a, key, change):
+    made = a.copy()
+    made[key] = change(made[key])
+    return made
+
+
+def _two_diagonals(x):
+    return np.diag(x) + np.diag(x[1:], 1)
+
+
+def _gcn(p, S, X):
+    hat = S + p.eye(S.shape[0])
+    degrees = hat.sum(axis=1)
+    return hat @ X / (1 + degrees * degrees)[:, None]
+
+
+OPERATIONS = {
+    "eye": lambda p, A, S, x, y, X: p.eye(S.shape[0]),
+    "eye of two extents": lambda p, A, S, x, y, X: p.eye(A.shape[0], A.shape[1] + 1, 1),
+    "identity": lambda p, A, S, x, y, X: p.identity(A.shape[1]) @ y,
+    "with loops": lambda p, A, S, x, y, X: S + p.eye(S.shape[0]),
+    "product with the identity": lambda p, A, S, x, y, X: p.eye(A.shape[0]) @ A,
+    "graph convolution": lambda p, A, S, x, y, X: _gcn(p, S, X),
+    "diag": lambda p, A, S, x, y, X: p.diag(x),
+    "diag above": lambda p, A, S, x, y, X: p.diag(x, 1) @ p.ones(x.shape[0] + 1),
+    "diag below": lambda p, A, S, x, y, X: p.diag(x, -2),
+    "tril": lambda p, A, S, x, y, X: p.tril(A),
+    "triu": lambda p, A, S, x, y, X: p.triu(A, 1) @ y,
+    "dense tril": lambda p, A, S, x, y, X: p.tril(X, -1),
+    "tri": lambda p, A, S, x, y, X: p.tri(A.shape[0], A.shape[1], 1),
+    "linspace": lambda p, A, S, x, y, X: p.linspace(0, 1, x.shape[0]) + p.linspace(-3, 7, x.shape[0], endpoint=False),
+}
+APART = {
+    "setdiag": (lambda A, S, x, y, X: A.setdiag(2.0), lambda A, S, x, y, X: _with_diagonal(A, 2.0)),
+    "setdiag above": (lambda A, S, x, y, X: A.setdiag(-1.0, k=1), lambda A, S, x, y, X: _with_diagonal(A, -1.0, 1)),
+    "setdiag to a vector": (lambda A, S, x, y, X: S.setdiag(x), lambda A, S, x, y, X: _with_diagonal(S, x)),
+    "diags": (lambda A, S, x, y, X: sj.diags(x) @ A, lambda A, S, x, y, X: x[:, None] * A),
+    "diags of two": (
+        lambda A, S, x, y, X: sj.diags([x[1:], x], offsets=[1, 0]) if x.shape[0] > 1 else sj.diags(x),
+        lambda A, S, x, y, X: _two_diagonals(x),
+    ),
+    "at a slice": (
+        lambda A, S, x, y, X: x.at[1:].add(2.0),
+        lambda A, S, x, y, X: _changed(x, slice(1, None), lambda a: a + 2),
+    ),
+    "at every other": (
+        lambda A, S, x, y, X: x.at[::2].multiply(x.shape[0]),
+        lambda A, S, x, y, X: _changed(x, slice(None, None, 2), lambda a: a * len(x)),
+    ),
+    "at rows": (
+        lambda A, S, x, y, X: A.at[np.arange(A.shape[0] > 1)].multiply(2.0),
+        lambda A, S, x, y, X: _changed(A, slice(0, A.shape[0] > 1), lambda a: a * 2),
+    ),
+    "gradient of a square": (
+        lambda A, S, x, y, X: sj.grad(lambda S: (S @ S @ x).sum())(S),
+        lambda A, S, x, y, X: np.where(S != 0, np.ones_like(S) @ np.diag(S @ x) + np.outer(S.sum(axis=0), x), 0),
+    ),
+    "jacrev": (lambda A, S, x, y, X: sj.jacrev(lambda w: X @ w)(snp.ones(3)), lambda A, S, x, y, X: X),
+}
+
+
+def both(name):
+    """An operation as a function of our arrays, and of NumPy's."""
+    if name in APART:
+        return APART[name]
+    call = OPERATIONS[name]
+    return lambda *args: call(snp, *args), lambda *args: call(np, *args)
+
+
+def equal(got, wanted):
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+    np.testing.assert_allclose(got.todense(), wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("name", [*OPERATIONS, *APART])
+def test_a_new_shape_plans_nothing(name, form, counts):
+    ours, exact = both(name)
+    rng = np.random.default_rng(sum(map(ord, name + form)))
+    traces = 0
+
+    def traced(*args):
+        nonlocal traces
+        traces += 1
+        return ours(*args)
+
+    run = sj.jit(traced)
+    shapes = [tuple(int(n) for n in rng.integers(36, 60, 2)) for _ in range(SHAPES)]
+    for number, (n, m) in enumerate([*shapes, *EDGES]):
+        given = operands(rng, n, m)
+        args = [sj.array(a, format=form if k < 2 else None) for k, a in enumerate(given)]
+        before = dict(counts), traces
+        got = run(*args)
+        if KNOWN <= number < SHAPES:
+            assert (counts, traces) == before, f"shape {number} of {name}: {n} x {m}"
+        equal(got, exact(*given))
+        if number % 5 == 0:
+            alone = sj.jit(ours, dynamic=False)(*args)
+            assert (got.aval.format, got.aval.fill_value) == (alone.aval.format, alone.aval.fill_value)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_numbers_are_those_of_the_shape(seed):
+    """Entry k in row-major order is number k of the stream of the key, whether extents are known or not, and at a pattern."""
+    rng = np.random.default_rng(seed)
+    key = sj.random.key(seed)
+    run = sj.jit(lambda A: (sj.random.bits(key, (A.shape[0], 2, A.shape[1])), sj.random.bits(key, like=A)))
+    for n, m in [*(tuple(int(n) for n in rng.integers(2, 40, 2)) for _ in range(6)), *EDGES]:
+        A = sj.array(operands(rng, n, m)[0], format="csr")
+        got, stored = run(A)
+        stream = np.asarray(sj.random.bits(key, (n * 2 * m,)))
+        np.testing.assert_array_equal(got.todense(), stream.reshape(n, 2, m))
+        np.testing.assert_array_equal(stored.todense(), np.where(A.todense(), stream[: n * m].reshape(n, m), 0))
