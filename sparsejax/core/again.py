@@ -118,6 +118,7 @@ def again(
             if stack.traces or config.forcing or _learning:
                 return function(*args, **kwargs)
             mark: Any = None
+            short: Any
             given: list[Storage]
             extents: tuple[int, ...]
             if kwargs:
@@ -153,11 +154,14 @@ def again(
                 same = recent.get(mark)
                 if same is not None and (found := same[0](given)) is not None:
                     return found
-                road = roads.get(_short(args, operands))
-                if road is not None:
+                if pair and type(a) is type(b):  # most of them, without a frame
+                    short, extents = (a._aval._kind, b._aval._kind), a._aval.shape + b._aval.shape
+                else:
+                    short = _short(args, operands)
                     extents = given[0].shape if len(given) == 1 else given[0].shape + given[1].shape
-                    if (found := road.run(given, extents, mark, args)) is not None:
-                        return found
+                road = roads.get(short)
+                if road is not None and (found := road.run(given, extents, mark, args)) is not None:
+                    return found
             key: list[Any] = []
             storages: list[Storage] = []
             extents = ()
