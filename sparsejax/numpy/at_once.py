@@ -14,11 +14,12 @@ import numpy as np
 
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
-from sparsejax.formats import Format, selection, structural
-from sparsejax.formats.parts import located, taken, written
+from sparsejax.formats import Format, passes, selection, structural
+from sparsejax.formats.parts import lines, located, taken, written
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.runtime.system import result_memory
 from sparsejax.lax.elementwise import primitives, where_p
+from sparsejax.lax.library import thinning
 
 _SCALAR = Format(())
 _COUNT = Aval((), np.dtype(np.int64), _SCALAR, 0)
@@ -174,6 +175,30 @@ def vectors(key: Any, shape: tuple[int, ...]) -> list[Any] | None:
     return [selection.numbers(part, n, d) for d, (part, n) in enumerate(zip(key, shape, strict=True))]
 
 
+def masked(x: Array, mask: Array) -> Array | None:
+    """The elements, in row-major order, where a sparse array of bools of the same shape holds, as a sparse vector (coo); None for other masks and where
+    it takes another road. Linear in the entries of both, or a search in `x` for each place.
+
+    >>> import sparsejax as sj
+    >>> A = sj.array([[0, 2], [3, 0]], format="csr")
+    >>> masked(A, A > 2)
+    Array(shape=(1,), dtype=int64, format=coo, nnz=1)
+    """
+    if mask._aval.shape != x._aval.shape or mask._aval.dtype != np.bool_ or mask._aval.format.is_dense:
+        return None
+    storage, flags = x._storage, mask._storage
+    if flags.fill_value:
+        return None
+    if lines.row_major(storage) and storage.packed and thinning.same_positions(storage, flags):
+        vals = storage.vals
+        if not flags.vals.all():
+            ends = np.array([0, len(vals)])
+            _, (vals,) = passes.over(len(vals)).chosen(ends, flags.vals, [vals])
+        return made(located.all_of(vals, storage.fill_value), _vector(x.aval, len(vals)))
+    columns, _ = lines.distinct(thinning.apart(flags)).expand()
+    return places(x, columns)
+
+
 def grid(key: Any, shape: tuple[int, ...]) -> list[Any] | None:
     """The coordinates that a key of `numpy.ix_` names, a vector for every dimension; None for other keys.
 
@@ -326,4 +351,6 @@ def _written(x: Aval) -> Aval:
     coo = Format.parse("coo", len(x.shape))
     mask, spread = Aval(x.shape, np.bool_, coo, False), Aval(x.shape, x.dtype, coo, 0)
     found: Aval = where_p.typing(mask, spread, x, dtype=x.dtype)
+    if located.searched(x.format) and found.format != x.format:  # what is written is in the format of `x` in the end
+        found = Aval(found.shape, found.dtype, x.format, found.fill_value)
     return found.strong()

@@ -294,6 +294,8 @@ def getitem(x: Any, key: Any) -> Any:
         shape = x._aval.shape
         if type(key) is list:
             key = _listed(key)
+        elif type(key) is Array and (chosen := at_once.masked(x, key)) is not None:
+            return chosen
         columns = at_once.vectors(key, shape)
         if columns is not None:
             made = at_once.places(x, columns)

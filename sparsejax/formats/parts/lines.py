@@ -202,14 +202,14 @@ def first_extreme(storage: Storage, kind: str) -> int:
     tie = best == fill or (best != best and fill != fill)
     if absent and not tie and find(np.array([best, fill])) == 1:
         return _first_without_entry(storage)
-    if _row_major(storage):
+    if row_major(storage):
         first = _place(storage, at)
     else:
         first = _number(storage, np.flatnonzero(np.isnan(vals) if best != best else vals == best)).min()
     return min(int(first), _first_without_entry(storage)) if absent and tie else int(first)
 
 
-def _row_major(storage: Storage) -> bool:
+def row_major(storage: Storage) -> bool:
     """Whether entries are stored in row-major order, each once."""
     form = storage.format
     in_order = form.order == tuple(range(form.ndim)) and not form.blocked
@@ -243,10 +243,10 @@ def _number(storage: Storage, position: Array) -> Array:
 
 def _first_without_entry(storage: Storage) -> int:
     """The first place in row-major order at which nothing is stored, of an array in which there is one."""
-    count, looked = len(storage.vals), LOOKED if _row_major(storage) else len(storage.vals)
+    count, looked = len(storage.vals), LOOKED if row_major(storage) else len(storage.vals)
     while True:
         number = _number(storage, np.arange(min(looked, count)))
-        if not _row_major(storage):
+        if not row_major(storage):
             number.sort()
         other = np.flatnonzero(number != np.arange(len(number)))
         if len(other):

@@ -17,7 +17,7 @@ from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
-from sparsejax.formats.parts import lines
+from sparsejax.formats.parts import lines, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -150,7 +150,11 @@ def _by_numbers(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Arra
     """As `located`, by the numbers of places in row-major order."""
     if math.prod(storage.shape) >= 2**63:
         return None
-    coords, vals = convert.to_coords(lines.distinct(storage))
+    listed = lines.distinct(storage)
+    rows = unlisted.as_rows(listed) if storage.ndim == 2 else None
+    if rows is not None:
+        return located(rows, columns)
+    coords, vals = convert.to_coords(listed)
     stored, wanted = (_flat(given, storage.shape) for given in (coords, columns))
     place = np.searchsorted(stored, wanted)
     inside = place < len(stored)
@@ -257,6 +261,11 @@ def _coo(crd: Array, vals: Array, count: int, fill: Any) -> Storage:
 
 
 _VECTOR = Format.parse("coo", 1)
+
+
+def all_of(vals: Array, fill: Any) -> Storage:
+    """The sparse vector (coo) that stores all its elements; `vals` may be shared."""
+    return _coo(np.arange(len(vals), dtype=crd_dtype(len(vals))), vals, len(vals), fill)
 
 
 def gathered(storage: Storage, columns: Sequence[Array]) -> Storage | None:

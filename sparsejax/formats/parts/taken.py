@@ -22,7 +22,7 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.segments import check_size, ranges
-from sparsejax.formats.parts import located
+from sparsejax.formats.parts import located, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -54,9 +54,22 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
     >>> convert.to_dense(taken(A, (range(1, 2), np.array([2, 0])), (0,), Format.parse("csf", 1)))
     array([5., 3.])
     """
-    made = _column(storage, keys, axes) if axes else None
+    made = _column(storage, keys, axes) if axes else _of_list(storage, keys, format)
     made = by_levels(storage, keys, axes, format) if made is None else made
     return by_coordinates(storage, keys, axes, format) if made is None else made
+
+
+def _of_list(storage: Storage, keys: Sequence[Key], format: Format) -> Storage | None:
+    """As `taken`, of an array that lists all coordinates by its rows; None where it has none, or only consecutive ones are kept, which are found
+    by their ends."""
+    if format != storage.format or unlisted.rows_format(format) is None:
+        return None
+    lead = keys[format.order[0]]
+    if isinstance(lead, range) and lead.step == 1:
+        return None
+    rows = unlisted.as_rows(storage)
+    made = None if rows is None else by_levels(rows, keys, (), rows.format)
+    return None if made is None else unlisted.as_list(made, format)
 
 
 def by_coordinates(storage: Storage, keys: Sequence[Key], axes: Sequence[int], format: Format) -> Storage:

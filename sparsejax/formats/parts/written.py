@@ -17,7 +17,7 @@ import numpy as np
 from sparsejax.formats import convert, ordering, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
-from sparsejax.formats.parts import located
+from sparsejax.formats.parts import located, unlisted
 from sparsejax.formats.passes import Array
 from sparsejax.formats.storage import Storage
 
@@ -34,6 +34,9 @@ def written(
     array([[0., 5.],
            [7., 8.]])
     """
+    rows = unlisted.as_rows(storage) if format == storage.format and storage.ndim == 2 else None
+    if rows is not None:
+        return unlisted.as_list(written(rows, columns, vals, rows.format, along), format)
     listed = located.listed_rows(format) if format == storage.format else None
     if format == storage.format and located.searched(format):
         if len(vals) == 1:
@@ -76,6 +79,10 @@ def added(storage: Storage, columns: Sequence[Array], vals: Array, format: Forma
     """
     if math.prod(storage.shape) >= 2**63:
         return None
+    rows = unlisted.as_rows(storage) if format == storage.format and storage.ndim == 2 else None
+    if rows is not None:
+        made = added(rows, columns, vals, rows.format)
+        return None if made is None else unlisted.as_list(made, format)
     listed = located.listed_rows(format) if format == storage.format else None
     order = tuple(range(storage.ndim)) if listed is None else listed
     columns, vals = _summed(columns, vals, storage, order)

@@ -1,0 +1,108 @@
+"""Arrays that list all coordinates (coo) are selected from and written to by their rows, and masks that are sparse select where they hold."""
+
+import random
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax import config
+from sparsejax.formats import convert
+from sparsejax.formats.parts import unlisted
+from sparsejax.formats.validate import validate
+from tests.fuzz.levels import OUTPUTS, random_format
+
+pytestmark = pytest.mark.rotating(8)
+
+PASSES = ("passes=numpy", "passes=compiled")
+FORMATS = ("coo", "csr", "csc", "(q,q)@(1,0)", "dcsr", "csf")
+
+
+def drawn(rng, shape, dtype=float):
+    return (rng.integers(1, 9, shape) * (rng.random(shape) < 0.4)).astype(dtype)
+
+
+@pytest.mark.parametrize("choose", PASSES)
+@pytest.mark.parametrize("seed", range(12))
+def test_sparse_masks_select_where_they_hold(seed, choose):
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 40)), int(rng.integers(1, 40)))
+    x, other = drawn(rng, shape), drawn(rng, shape)
+    with config.using(choose=choose):
+        for form in FORMATS:
+            A = sj.array(x).asformat(form)
+            assert np.array_equal(A[A > 3].todense(), x[x > 3])
+            assert np.array_equal(A[A != 0].todense(), x[x != 0])
+            for mask_form in FORMATS:
+                mask = sj.array(other).asformat(mask_form) > 4
+                found = A[mask]
+                assert np.array_equal(found.todense(), x[other > 4])
+                assert (str(found.format), found.dtype) == ("coo", x.dtype)
+                validate(found.storage)
+
+
+@pytest.mark.parametrize("ndim", [1, 3])
+def test_sparse_masks_of_other_ranks(ndim):
+    rng = np.random.default_rng(ndim)
+    x = drawn(rng, (5, 6, 7)[:ndim])
+    A = sj.array(x).asformat("coo")
+    B = sj.array(drawn(rng, x.shape)).asformat("coo")
+    assert np.array_equal(A[A > 3].todense(), x[x > 3])
+    assert np.array_equal(A[B > 3].todense(), x[B.todense() > 3])
+    with pytest.raises(IndexError):
+        A[sj.array(np.ones(9, bool)).asformat("coo")]
+
+
+@pytest.mark.parametrize("choose", PASSES)
+@pytest.mark.parametrize("seed", range(12))
+def test_values_are_written_by_rows(seed, choose):
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 30)), int(rng.integers(1, 30)))
+    x = drawn(rng, shape)
+    count = int(rng.integers(1, 20))
+    at = tuple(rng.integers(0, n, count) for n in shape)
+    values = rng.random(count)
+    replaced, summed, one, box = x.copy(), x.copy(), x.copy(), x.copy()
+    replaced[at] = values
+    np.add.at(summed, at, values)
+    one[-1, 0] = 5
+    box[shape[0] // 3 :, ::2] = 7
+    with config.using(choose=choose):
+        for form in FORMATS:
+            A = sj.array(x).asformat(form)
+            for found, wanted in (
+                (A.at[at].set(values), replaced),
+                (A.at[at].add(values), summed),
+                (A.at[-1, 0].set(5), one),
+                (A.at[shape[0] // 3 :, ::2].set(7), box),
+            ):
+                assert np.allclose(found.todense(), wanted)
+                assert found.format == A.format
+                validate(found.storage)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_and_back(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.integers(1, 8, rng.integers(1, 4)))
+    form = random_format(random.Random(seed), len(shape), OUTPUTS, [1] * len(shape))
+    storage = convert.from_dense(drawn(rng, shape), form, 0)
+    rows = unlisted.as_rows(storage)
+    if rows is not None:
+        validate(rows)
+        back = unlisted.as_list(rows, storage.format)
+        validate(back)
+        assert np.array_equal(convert.to_dense(rows), convert.to_dense(storage))
+        assert np.array_equal(convert.to_dense(back), convert.to_dense(storage))
+        assert all(
+            np.array_equal(a, b)
+            for p, q in zip(back.buffers, storage.buffers, strict=True)
+            for a, b in zip(p, q, strict=True)
+        )
+
+
+def test_lists_with_more_rows_than_entries_stay_lists():
+    A = sj.array((np.ones(2), (np.array([5, 10**12]), np.array([1, 2]))), shape=(10**12 + 1, 3), format="coo")
+    assert unlisted.as_rows(A.storage) is None
+    assert A[::-1].data.shape == (2,)
+    assert A.at[np.array([7, 5]), np.array([0, 1])].set(2.0).nnz == 3
