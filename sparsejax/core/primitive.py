@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sparsejax import config, forks
+from sparsejax.core import entrywise
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
@@ -153,6 +154,7 @@ class Primitive:
 
     effect: it does something beside computing a result, so that it stays where nobody reads that, and twice where it stands twice
     asks: it calls a function of the user, which may take any time
+    entrywise: every entry of a result depends on the same entries of the operands alone
     remembered: its library call gives the same storage for the same operands, so that copies of the result stay where these stay
 
     pushdown(maker, **params) -> function of the operands of the equation `maker`, or None: the same of the result of that equation, if
@@ -190,6 +192,7 @@ class Primitive:
         effect: bool = False,
         asks: bool = False,
         remembered: bool = False,
+        entrywise: bool = False,
     ) -> None:
         self.name = name
         _named[name] = self if name not in _named else None
@@ -216,6 +219,7 @@ class Primitive:
         self.effect = effect
         self.asks = asks
         self.remembered = remembered
+        self.entrywise = entrywise
 
     def __repr__(self) -> str:
         return f"Primitive({self.name!r})"
@@ -282,6 +286,10 @@ class Primitive:
     def _run(self, values: list[Any], params: dict[str, Any], args: Sequence[Any]) -> Any:
         if any(not isinstance(v, Array) for v in values):
             values = self._lifted(values, params)
+            if self.entrywise and not config.forcing and not all(isinstance(v, Array) for v in values):
+                found = entrywise.of_values(self, values, params, lambda given: self._on_values(given, params))
+                if found is not None:
+                    return found
         key = (
             self,
             tuple(params.items()),
@@ -319,6 +327,14 @@ class Primitive:
         if _noting.notes is not None:
             _noting.notes.append(Note(self, closed, args, values, results, None))
         return results if self.multiple else results[0]
+
+    def _on_values(self, given: list[Any], params: dict[str, Any]) -> Any:
+        """The operation on NumPy's arrays and numbers, which is part of another and not noted by itself."""
+        before, _noting.notes = _noting.notes, None
+        try:
+            return self._run([view(v) if type(v) is np.ndarray else v for v in given], params, given)
+        finally:
+            _noting.notes = before
 
     @property
     def _is_pure(self) -> bool:
@@ -403,7 +419,7 @@ def named(name: str) -> Primitive:
 def clear_caches() -> None:
     """Forget the operations that ran at once, with their plans."""
     with _lock:
-        for cache in (_eager, _families, _once, _lifts, _templates, _viewed, _seen):
+        for cache in (_eager, _families, _once, _lifts, _templates, _viewed, _seen, entrywise.met):
             cache.clear()
 
 

@@ -76,7 +76,13 @@ def _ufunc_primitive(op: str) -> Primitive:
 
     static = (lambda position, value: position == 1 and value in EXPONENTS) if op == "power" else None
     return Primitive(
-        op, typing=typing, reference=reference, notation=notation, describe=lambda loops: "", static=static
+        op,
+        typing=typing,
+        reference=reference,
+        notation=notation,
+        describe=lambda loops: "",
+        static=static,
+        entrywise=True,
     )
 
 
