@@ -47,6 +47,8 @@ def entries():
 
 
 SELECTIONS = {
+    "prune(keep=2, axis=0)": lambda A, d: sj.prune(A, keep=2, axis=0),
+    "prune(keep=2)": lambda A, d: sj.prune(A, keep=2),
     "A[A > t]": lambda A, d: A[A > 0.3],
     "A[B > t]": lambda A, d: A[d["B"] > 0.3],
     "A[::-1]": lambda A, d: A[::-1],

@@ -71,7 +71,8 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
         chosen = None if chosen is None or chosen.all() else chosen
         rows = _rows(x, axes) if keep and position is None and chosen is None else None
         if rows is None:
-            chosen = largest(vals, columns(), x.shape, axes, chosen, keep)
+            columns()
+            chosen = largest(vals, found.pop(), x.shape, axes, chosen, keep)  # which gives them up
         else:
             chosen = passes.over(len(vals)).largest(vals, rows, keep, True)
         if last:  # zeros are below all others
@@ -301,18 +302,46 @@ def largest(
     """Which of the entries that are `chosen` (None: all) are among the `keep` largest magnitudes of them in their line along `axes`; of equal ones the first
     coordinates, NaN before all numbers. Linear in the entries, but for the order of those that are not sorted."""
     order = [*(d for d in range(len(shape)) if d not in axes), *axes]
+    count = len(order) - len(axes)
     number = None if chosen is None else np.flatnonzero(chosen)
     keys = [columns[d] if number is None else columns[d][number] for d in order]
+    del columns
     places = ordering.unsorted(keys)
-    if places:
-        given = np.arange(len(vals)) if number is None else number
-        keys, number = ordering.arranged(keys, given, [shape[d] for d in order], places)
     made = np.zeros(len(vals), bool)
-    if not keep or not len(vals if number is None else number):
-        return made
-    lines = keys[: len(order) - len(axes)]
+    if places:
+        number = np.arange(len(vals), dtype=passes.crd_dtype(len(vals))) if number is None else number
+        extents = [shape[d] for d in order]
+        if places == count == 1 and extents[0] <= max(passes.MANY, ordering.CROWDED * len(number)):
+            key = keys.pop(0)
+            del keys
+            ends, (number,) = passes.over(len(number)).bucketed(key, [number], extents[0])
+            del key
+            return _largest(made, vals, ends[:-1][ends[1:] > ends[:-1]], number, keep)
+        keys, number = ordering.arranged(keys, number, extents, places)
+    lines = keys[:count]
+    del keys
     starts = np.flatnonzero(segments.changes(lines)) if lines else np.zeros(1, np.int64)
+    del lines
+    return _largest(made, vals, starts, number, keep)
+
+
+BLOCK = 1 << 20
+"""Entries that are looked at in another order than that of storage at a time, if no line has more."""
+
+
+def _largest(made: Flags, vals: Array, starts: Array, number: Array | None, keep: int) -> Flags:
+    """`made`, where nothing holds yet, with the largest of lines, which begin at `starts` among the entries of these numbers (None: all)."""
+    count = len(vals if number is None else number)
+    if not keep or not count:
+        return made
     if number is None:
-        return passes.over(len(vals)).largest(vals, starts, keep, True)
-    made[number[passes.over(len(number)).largest(vals[number], starts, keep, True)]] = True
+        return passes.over(count).largest(vals, starts, keep, True)
+    first = 0
+    while first < len(starts):
+        begin = int(starts[first])
+        last = max(first + 1, int(np.searchsorted(starts, begin + BLOCK)))
+        last = len(starts) if last == len(starts) or count - begin <= BLOCK else last - (last > first + 1)
+        here = number[begin : int(starts[last]) if last < len(starts) else count]
+        made[here[passes.over(len(here)).largest(vals[here], starts[first:last] - begin, keep, True)]] = True
+        first = last
     return made
