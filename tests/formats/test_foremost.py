@@ -7,8 +7,9 @@ import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import validate
 from sparsejax.formats.passes import Passes
-from sparsejax.jit.runtime.passes import largest_entries, segment_passes
+from sparsejax.jit.runtime.passes import segment_passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
+from sparsejax.jit.runtime.passes.largest import listed_rows
 
 FEW, MANY = Passes(), CompiledPasses()
 DTYPES = ["f8", "f4", "i4", "i2", "u1", "i1"]
@@ -30,10 +31,10 @@ def matrix(rng, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_against_numpy(dtype, memory, threads, monkeypatch):
     rng = np.random.default_rng([DTYPES.index(dtype), threads])
-    monkeypatch.setattr(largest_entries, "SHORT", int(rng.choice([0, largest_entries.SHORT, 1 << 40])))
-    largest_entries._layout.cache_clear()
+    monkeypatch.setattr(listed_rows, "SHORT", int(rng.choice([0, listed_rows.SHORT, 1 << 40])))
+    listed_rows._layout.cache_clear()
     if memory == "apart":
-        monkeypatch.setattr(largest_entries, "MOST", 0)
+        monkeypatch.setattr(listed_rows, "MOST", 0)
     if threads > 1:
         monkeypatch.setattr(segment_passes, "FAR", 0)
     for _ in range(40):

@@ -8,8 +8,9 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats.passes import Learning, Passes
-from sparsejax.jit.runtime.passes import conversion_passes, entered_rows, leading_digits, partitions, segment_passes
+from sparsejax.jit.runtime.passes import conversion_passes, entered_rows, partitions, segment_passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
+from sparsejax.jit.runtime.passes.largest import leading_digits
 
 pytestmark = pytest.mark.rotating(16)
 

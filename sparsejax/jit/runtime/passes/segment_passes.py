@@ -21,8 +21,6 @@ from sparsejax.jit.runtime.passes import (
     entered_rows,
     entry_tests,
     insertions,
-    largest_entries,
-    leading_digits,
     long_segments,
     mapped_segments,
     named_segments,
@@ -31,6 +29,8 @@ from sparsejax.jit.runtime.passes import (
     segment_loops,
 )
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.largest import heaps, leading_digits, listed_rows
+from sparsejax.jit.runtime.passes.largest.keys import covers
 from sparsejax.jit.runtime.passes.packed_entries import Tested
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -67,16 +67,16 @@ class SegmentPasses(Passes):
         ends[:-1], ends[-1] = starts, len(size)
         if np.maximum.reduce(ends[1:] - ends[:-1]) <= keep:
             return super().largest(size, starts, keep, absolute)
-        if keep <= HEAPED and largest_entries.covers(size.dtype):
-            return largest_entries.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
+        if keep <= HEAPED and covers(size.dtype):
+            return heaps.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
         if len(size) >= leading_digits.LONG * len(starts) and leading_digits.covers(size.dtype, len(size)):
             return leading_digits.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
         return super().largest(size, starts, keep, absolute)
 
     def foremost(self, matrix: Array, keep: int) -> tuple[Array, Array, Array, bool] | None:
-        if not 0 < keep < matrix.shape[1] or keep > HEAPED or not largest_entries.covers(matrix.dtype):
+        if not 0 < keep < matrix.shape[1] or keep > HEAPED or not covers(matrix.dtype):
             return None
-        return largest_entries.listed(np.ascontiguousarray(matrix), keep, _shares(0, len(matrix), matrix.size))
+        return listed_rows.listed(np.ascontiguousarray(matrix), keep, _shares(0, len(matrix), matrix.size))
 
     def admitted(
         self, pos: Array | None, columns: Sequence[Array], extents: Sequence[int], vals: Array, copies: bool

@@ -18,7 +18,7 @@ from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen.kernel_memory import clear
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.entry_tests import WORD
-from sparsejax.jit.runtime.passes.largest_entries import Keys
+from sparsejax.jit.runtime.passes.largest.keys import Keys
 from sparsejax.jit.runtime.passes.pass_kernels import address, as_kernel, run_parts, vectors
 
 BITS, TABLES = 11, 4
@@ -33,7 +33,7 @@ def covers(dtype: np.dtype[np.generic], count: int) -> bool:
 
 
 def largest(size: Array, pos: Array, keep: int, absolute: bool, parts: Sequence[tuple[int, int]]) -> Array:
-    """As `largest_entries.largest`."""
+    """As `heaps.largest`."""
     made = np.zeros(len(size), np.bool_)
     tables = np.empty((len(parts), TABLES << BITS), np.int32)
     given = keep, address(size), address(pos), address(made)
