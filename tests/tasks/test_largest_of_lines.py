@@ -21,7 +21,7 @@ def wanted(x, keep, axis, mask):
     return made
 
 
-@pytest.mark.parametrize("block", [1, 7, 1 << 20])
+@pytest.mark.parametrize("block", [1, 7, 1 << 18])
 @pytest.mark.parametrize("choose", ["passes=numpy", "passes=compiled"])
 @pytest.mark.parametrize("seed", range(8))
 def test_largest_of_lines(seed, choose, block, monkeypatch):

@@ -76,8 +76,7 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
         else:
             chosen = passes.over(len(vals)).largest(vals, rows, keep, True)
         if last:  # zeros are below all others
-            number = np.flatnonzero(chosen)
-            chosen[number[vals[number] == 0]] = False
+            chosen = np.logical_and(chosen, vals)
     if chosen is None:
         chosen = np.ones(len(vals), bool)
     if position is not None:
@@ -325,7 +324,7 @@ def largest(
     return _largest(made, vals, starts, number, keep)
 
 
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 """Entries that are looked at in another order than that of storage at a time, if no line has more."""
 
 
