@@ -147,7 +147,10 @@ def filled(shape: Any, value: Any, dtype: Any) -> Any:
 
 def empty(shape: Any, dtype: np.dtype[Any], format: Format, fill: Any) -> Any:
     """A sparse array without entries, of extents that may not be known."""
-    return empty_p.bind(shape=shape, dtype=dtype, format=format, fill=ingest.fill_scalar(fill, dtype))
+    value = ingest.fill_scalar(fill, dtype)
+    if is_known(shape):
+        return Array(diagonals.without_entries(shape, dtype, format, value))
+    return empty_p.bind(shape=shape, dtype=dtype, format=format, fill=value)
 
 
 def even(start: float, stop: float, count: Any, endpoint: bool, dtype: np.dtype[Any]) -> Any:

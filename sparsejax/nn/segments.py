@@ -14,7 +14,9 @@ from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer
+from sparsejax.formats import Format
 from sparsejax.lax.elementwise import elementwise, where
+from sparsejax.lax.extents import empty
 from sparsejax.lax.indirect import rows
 from sparsejax.lax.names import full
 from sparsejax.lax.structural import convert_format, extent, reshape
@@ -22,7 +24,9 @@ from sparsejax.nn.activations import floating
 from sparsejax.transforms.custom import stop_gradient
 
 
-def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, int]:
+def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, Any]:
+    """Both as arrays, and a vector of as many places as there are segments, of which nothing is stored: how many there are is an extent like others,
+    so that another number is no other program."""
     data, ids = asarray(data, "data"), asarray(ids, "segment_ids")
     if ids.ndim != 1 or not data.ndim or ids.shape[0] != data.shape[0]:
         raise ValueError(
@@ -36,12 +40,16 @@ def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, int]:
                 "num_segments must be given where segment_ids are traced: the shape of the result depends on it"
             )
         count = max(int(np.asarray(ids).max()) + 1, 0) if ids.size else 0
-    return data, ids, extent(count, "num_segments")
+    return data, ids, empty((extent(count, "num_segments"),), _BOOL, _COO, 0)
 
 
-@again(2, whole=True)
-def _combined(data: Any, ids: Any, op: str, count: int) -> Any:
+_BOOL, _COO = np.dtype(np.bool_), Format.parse("coo", 1)
+
+
+@again(3, whole=True)
+def _combined(data: Any, ids: Any, segments: Any, op: str) -> Any:
     """out[ids[n], ...] op= data[n, ...]"""
+    (count,) = segments.shape
     if data.dtype.kind == "c" and op != "add":
         raise TypeError(f"segments of complex numbers have no {op}: complex numbers are not ordered")
     if data.format.is_dense:
@@ -61,20 +69,17 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) ->
     >>> segment_sum(np.array([1.0, 2.0, 3.0]), np.array([1, 0, 1]), 3)
     Array([2., 4., 0.], dtype=float64)
     """
-    data, ids, count = _segments(data, segment_ids, num_segments)
-    return _combined(data, ids, "add", count)
+    return _combined(*_segments(data, segment_ids, num_segments), "add")
 
 
 def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """The largest row entries of each segment; -inf (the least integer) for a segment without rows."""
-    data, ids, count = _segments(data, segment_ids, num_segments)
-    return _combined(data, ids, "maximum", count)
+    return _combined(*_segments(data, segment_ids, num_segments), "maximum")
 
 
 def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
     """The smallest row entries of each segment; inf (the largest integer) for a segment without rows."""
-    data, ids, count = _segments(data, segment_ids, num_segments)
-    return _combined(data, ids, "minimum", count)
+    return _combined(*_segments(data, segment_ids, num_segments), "minimum")
 
 
 def segment_mean(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
@@ -82,11 +87,11 @@ def segment_mean(data: Any, segment_ids: Any, num_segments: int | None = None) -
     return _mean(*_segments(floating(data), segment_ids, num_segments))
 
 
-@again(2, whole=True)
-def _mean(data: Any, ids: Any, count: int) -> Any:
-    sizes = _combined(full(ids.shape, 1, data.dtype), ids, "add", count)
+@again(3, whole=True)
+def _mean(data: Any, ids: Any, segments: Any) -> Any:
+    sizes = _combined(full(ids.shape, 1, data.dtype), ids, segments, "add")
     weights = _spread(1 / elementwise("maximum", sizes, 1), ids)
-    return _combined(data * _column(weights, data.ndim), ids, "add", count)
+    return _combined(data * _column(weights, data.ndim), ids, segments, "add")
 
 
 def _column(x: Any, ndim: int) -> Any:
@@ -98,9 +103,9 @@ def segment_softmax(data: Any, segment_ids: Any, num_segments: int | None = None
     return _softmax(*_segments(floating(data), segment_ids, num_segments))
 
 
-@again(2, whole=True)
-def _softmax(data: Any, ids: Any, count: int) -> Any:
-    most = _combined(data, ids, "maximum", count)
+@again(3, whole=True)
+def _softmax(data: Any, ids: Any, segments: Any) -> Any:
+    most = _combined(data, ids, segments, "maximum")
     most = stop_gradient(where(elementwise("isfinite", most), most, 0.0))
     grown = elementwise("exp", data - _spread(most, ids))
-    return grown / _spread(_combined(grown, ids, "add", count), ids)
+    return grown / _spread(_combined(grown, ids, segments, "add"), ids)

@@ -11,13 +11,14 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import sliced
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import TracerArrayConversionError
 from sparsejax.lax.elementwise import aval_of, check_fits, convert_element_type, where
-from sparsejax.lax.extents import along, is_long
+from sparsejax.lax.extents import along, is_known, is_long
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.sorting import argsort
-from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, normal_axis, reshape
+from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, integer, normal_axis, reshape
 from sparsejax.numpy.arranging import take_along_axis
 from sparsejax.numpy.functions import moveaxis
 from sparsejax.numpy.indexing import getitem
@@ -137,6 +138,39 @@ def _numbers(obj: Any, name: str, n: int) -> Any:
     return found.astype(np.int64)
 
 
+def _between(x: Any, axis: int, places: list[Any], values: Any, several: bool) -> Any:
+    """`x` with values before a few places of an axis of an extent that is not known."""
+    check_fits(values, x.dtype)
+    values = convert_element_type(asarray(values), x.dtype)
+    values = reshape(values, (*[1] * (x.ndim - values.ndim), *values.shape))
+    values = values if several else moveaxis(values, 0, axis)
+    count = len(places) if len(places) > 1 else values.shape[axis]  # one place takes all values
+    values = broadcast_to(values, [count if d == axis else m for d, m in enumerate(x.shape)])
+    parts, begin = [], 0
+    for k in sorted(range(len(places)), key=places.__getitem__):
+        parts += [_part(x, axis, begin, places[k]), _part(values, axis, k, k + 1) if len(places) > 1 else values]
+        begin = places[k]
+    return concatenate([*parts, _part(x, axis, begin, x.shape[axis])], axis)
+
+
+FEW = 16
+"""Coordinates between which parts of an axis are taken whose extent is not known."""
+
+
+def _places(obj: Any, name: str, n: Any, axis: int) -> list[Any] | None:
+    """A few coordinates along an axis of an extent that is not known; None for what has to know it."""
+    if isinstance(obj, slice | Tracer):
+        return None
+    found = np.asarray(obj)
+    if found.dtype.kind not in "iu" or not 0 < found.size <= FEW:
+        return None
+    given = [int(k) for k in found.ravel()]
+    for k in given:
+        if (k > n if name == "insert" else k >= n) or -n > k:
+            raise IndexError(f"obj {k} of {name} is out of bounds for axis {axis} with size {n}")
+    return [n + k if k < 0 else k for k in given]
+
+
 def _whole(x: Any, axis: int | None) -> tuple[Any, int]:
     x = asarray(x)
     return (reshape(x, (x.size,)), 0) if axis is None else (x, normal_axis(axis, x.ndim))
@@ -168,6 +202,17 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Array:
     if isinstance(obj, slice) and _is_long(x, n) and obj.step in (None, 1, -1):
         gone = range(*obj.indices(n))[:: obj.step]  # forwards
         return _parts(x, place, [(0, gone.start), (gone.stop, n)] if gone else [(0, n)])
+    if not is_known((n,)):
+        if isinstance(obj, slice) and obj.step in (None, 1, -1):
+            there = sliced(obj, n)
+            first, last = (there.start, there.stop) if there.step > 0 else (there.stop + 1, there.start + 1)
+            return _parts(x, place, [(0, first), (last if last > first else first, n)])
+        gone = _places(obj, "delete", n, place)
+        if gone is not None:
+            gone.sort()
+            alone = [k for m, k in enumerate(gone) if not m or gone[m - 1] < k]
+            return _parts(x, place, list(zip([0, *(k + 1 for k in alone)], [*alone, n], strict=True)))
+        n = integer(n, "the extent")
     chosen = _numbers(obj, "delete", n)
     wrong = (chosen < -n) | (chosen >= n)
     if wrong.any():
@@ -189,6 +234,10 @@ def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     """
     x, place = _whole(x, axis)
     n = x.shape[place]
+    places = None if is_known((n,)) else _places(obj, "insert", n, place)
+    if places is not None:
+        return _between(x, place, places, values, bool(np.ndim(obj)))
+    n = integer(n, "the extent")
     at = _numbers(obj, "insert", n)
     wrong = (at < -n) | (at > n)
     if wrong.any():

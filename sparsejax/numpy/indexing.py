@@ -455,12 +455,14 @@ def _sections(x: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[
         count = integer(indices_or_sections, "indices_or_sections")
         if count < 1:
             raise ValueError(f"indices_or_sections={count} must be at least one section")
-        if equal and n % count:
+        if equal and n % count > 0:
             raise ValueError(
                 f"array split does not result in an equal division: indices_or_sections={count} does not divide extent {n} of axis "
                 f"{place}; give the places to cut at, or use array_split"
             )
         least, more = n // count, 0 if equal else n % count
+        if not is_known((more,)):  # a guard for every remainder
+            more = next(k for k in range(count) if more <= k)
         cuts = tuple(k * least + (k if more >= k else more) for k in range(1, count))
     ends = zip([None, *cuts], [*cuts, None], strict=True)
     return [getitem(x, (*[slice(None)] * place, slice(a, b))) for a, b in ends]

@@ -245,11 +245,28 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         if mode == "constant":
             x = _placed(_placed(x, axis, before, 0, values[axis, 0]), axis, 0, after, values[axis, 1])
         elif mode in ("edge", "reflect", "symmetric", "wrap"):
-            places: Any = np.pad(np.arange(x.shape[axis]), (before, after), mode)  # type: ignore[call-overload]
-            x = take(x, places, axis)
+            x = take(x, _mirrored(x.shape[axis], before, after, mode), axis)
         else:
             raise ValueError(f"mode={mode!r} must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
     return x
+
+
+def _mirrored(n: Any, before: int, after: int, mode: str) -> Any:
+    """Where the entries of a padded axis of extent `n` come from."""
+    if sizes.is_known((n,)):
+        known: Any = np.pad(np.arange(n), (before, after), mode)  # type: ignore[call-overload]
+        return known
+    places = sizes.coordinates(span(-before, n + after))
+    if mode == "edge":
+        return elementwise("minimum", elementwise("maximum", places, 0), n - 1)
+    if mode == "wrap":
+        return elementwise("remainder", places, n)
+    if mode == "symmetric":  # 0 ... n - 1, n - 1 ... 0
+        there = elementwise("remainder", places, 2 * n)
+        return elementwise("minimum", there, elementwise("subtract", 2 * n - 1, there))
+    period = elementwise("maximum", sizes.extent(2 * n - 2), 1)  # 0 ... n - 1, n - 2 ... 1
+    there = elementwise("remainder", places, period)
+    return elementwise("minimum", there, elementwise("subtract", period, there))
 
 
 def _in_zeros(x: Any, widths: Sequence[Sequence[int]]) -> Any:

@@ -22,7 +22,7 @@ from sparsejax.jit.ir import cin, operators
 from sparsejax.lax import sorting
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.elementwise import where as _where
-from sparsejax.lax.extents import along, is_long
+from sparsejax.lax.extents import along, is_known, is_long
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import MOST, OPERATORS, mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
@@ -258,6 +258,7 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
         return convert_format(getitem(ordered, (*[slice(None)] * place, k)), "dense")
 
     low, high = at((count - 1) // 2), at(count // 2)
-    middle = low if count % 2 else elementwise("multiply", elementwise("add", low, high), 0.5)
+    odd = is_known((count,)) and count % 2
+    middle = low if odd else elementwise("multiply", elementwise("add", low, high), 0.5)
     middle = _where(elementwise("isnan", at(count - 1)), np.nan, middle)
     return reshape(middle, [1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdims else middle

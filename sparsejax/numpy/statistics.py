@@ -16,7 +16,7 @@ from sparsejax.core.trace import Tracer, eagerly
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import matmul
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
-from sparsejax.lax.extents import filled
+from sparsejax.lax.extents import filled, is_known, number
 from sparsejax.lax.indexing import scatter
 from sparsejax.lax.library.searching import histogram_counts, look_up
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
@@ -55,7 +55,7 @@ def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False, *, method
     ordered = sorting.sort(line, 0)
     fractions = q if isinstance(q, Tracer) else np.asarray(q, np.float64)
     if isinstance(fractions, np.ndarray):
-        found = [_interpolated(ordered, float(f) * (n - 1), method) for f in fractions.ravel()]
+        found = [_at(ordered, float(f), n - 1, method) for f in fractions.ravel()]
         made = reshape(concatenate_all([reshape(f, (1, *rest)) for f in found]), (*fractions.shape, *rest))
     else:
         dense = convert_format(ordered, "dense")
@@ -85,6 +85,14 @@ def _check(q: Any, method: str) -> None:
     fractions = np.asarray(q, np.float64)
     if not np.all((fractions >= 0) & (fractions <= 1)):
         raise ValueError("quantiles must be in the range [0, 1]")
+
+
+def _at(ordered: Any, fraction: float, last: Any, method: str) -> Any:
+    """What lies at a fraction of the way from the first to the last of ordered entries."""
+    if is_known((last,)):
+        return _interpolated(ordered, fraction * last, method)
+    place = elementwise("multiply", number(last), fraction)
+    return _picked(lambda k: convert_format(take(ordered, k, 0), "dense"), place, method)
 
 
 def _interpolated(ordered: Any, place: float, method: str) -> Any:
@@ -321,8 +329,8 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         total = matmul(moved, other.T)
     else:
         conj = elementwise("conjugate", average) if x.dtype.kind == "c" else average
-        total = convert_format(matmul(x, other.T), "dense") - average * conj.T * float(n)
-    made = total / max(0.0, n - less) if n > less else total * np.nan
+        total = convert_format(matmul(x, other.T), "dense") - average * conj.T * number(n)
+    made = total / number(n - less) if n > less else total * np.nan
     return reshape(made, ()) if made.shape == (1, 1) else made
 
 

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.symbolic import span
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real
+from sparsejax.lax.extents import filled, is_known, number
 from sparsejax.lax.indexing import concatenate, window
 from sparsejax.lax.library.calls import on_arrays
 from sparsejax.lax.rules.batching import faithful
@@ -81,8 +83,8 @@ def resized(x: Any, axis: int, n: int) -> Any:
     """`x` cut off, or continued with zeros, to `n` entries along `axis`."""
     have = x.shape[axis]
     if have >= n:
-        return window(x, [range(n) if d == axis else range(m) for d, m in enumerate(x.shape)])
-    rest = np.zeros([n - have if d == axis else m for d, m in enumerate(x.shape)], x.dtype)
+        return window(x, [span(0, n if d == axis else m) for d, m in enumerate(x.shape)])
+    rest = filled([n - have if d == axis else m for d, m in enumerate(x.shape)], 0, x.dtype)
     return concatenate([x, rest], axis)
 
 
@@ -109,12 +111,17 @@ def transform(kind: str, x: Any, n: int | None, axis: int, norm: str | None) -> 
     made = fourier_p.bind(
         resized(x, place, length // 2 + 1 if kind == "irfft" else length), kind=kind, axis=place, n=length
     )
-    scale = _scale(norm, length, kind in ("ifft", "irfft"))
-    return made if scale == 1 else elementwise("multiply", made, scale)
+    return _scaled(made, norm, length, kind in ("ifft", "irfft"))
 
 
-def _scale(norm: str | None, n: int, inverse: bool) -> float:
-    scales = {"backward": (1.0, 1 / n), "ortho": (n**-0.5, n**-0.5), "forward": (1 / n, 1.0)}
-    if norm is not None and norm not in scales:
+def _scaled(x: Any, norm: str | None, n: Any, inverse: bool) -> Any:
+    powers = {"backward": (0, -1), "ortho": (-0.5, -0.5), "forward": (-1, 0)}
+    if norm is not None and norm not in powers:
         raise ValueError(f"norm={norm!r} must be 'backward', 'ortho' or 'forward'")
-    return float(scales[norm or "backward"][inverse])
+    power = powers[norm or "backward"][inverse]
+    if not power:
+        return x
+    if is_known((n,)):
+        scale = 1 / n if power == -1 else n**power
+        return x if scale == 1 else elementwise("multiply", x, scale)
+    return elementwise("divide", x, number(n) if power == -1 else elementwise("sqrt", number(n)))
