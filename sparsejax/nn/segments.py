@@ -6,6 +6,7 @@ Without `num_segments`, the segments end with the largest id, which must then be
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,15 @@ def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, Any]:
                 "num_segments must be given where segment_ids are traced: the shape of the result depends on it"
             )
         count = max(int(np.asarray(ids).max()) + 1, 0) if ids.size else 0
-    return data, ids, empty((extent(count, "num_segments"),), _BOOL, _COO, 0)
+    count = extent(count, "num_segments")
+    return data, ids, _kept(count) if type(count) is int else _places(count)
 
 
-_BOOL, _COO = np.dtype(np.bool_), Format.parse("coo", 1)
+def _places(count: Any) -> Any:
+    return empty((count,), np.dtype(np.bool_), Format.parse("coo", 1), 0)
+
+
+_kept = functools.lru_cache(maxsize=64)(_places)
 
 
 @again(3, whole=True)

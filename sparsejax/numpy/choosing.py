@@ -207,10 +207,10 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Array:
             there = sliced(obj, n)
             first, last = (there.start, there.stop) if there.step > 0 else (there.stop + 1, there.start + 1)
             return _parts(x, place, [(0, first), (last if last > first else first, n)])
-        gone = _places(obj, "delete", n, place)
-        if gone is not None:
-            gone.sort()
-            alone = [k for m, k in enumerate(gone) if not m or gone[m - 1] < k]
+        named = _places(obj, "delete", n, place)
+        if named is not None:
+            named.sort()
+            alone = [k for m, k in enumerate(named) if not m or named[m - 1] < k]
             return _parts(x, place, list(zip([0, *(k + 1 for k in alone)], [*alone, n], strict=True)))
         n = integer(n, "the extent")
     chosen = _numbers(obj, "delete", n)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from sparsejax.core.primitive import asarray
-from sparsejax.core.symbolic import span
+from sparsejax.core.symbolic import SymbolicDim, span
 from sparsejax.formats import Coordinate, Format
 from sparsejax.jit.ir import operators
-from sparsejax.lax.extents import coordinates
+from sparsejax.lax.extents import INT64, coordinates, extent
 from sparsejax.lax.indirect.index_arrays import positions
 from sparsejax.lax.indirect.kernels import BOOL, Label, insum
 from sparsejax.lax.indirect.statements import Apply, Expr, Index, Number, Ref, Statement
@@ -67,6 +67,7 @@ def gathered(
     refs = {d: Ref(k, _along(a.shape, shape, own)) for k, (d, a) in enumerate(arrays.items(), 1)}
     target = tuple(kept)
     form = made = None
+    ends: list[Any] = []
     filled = refilled(x)
     walked = filled is not x and x.format.order[0] not in indices
     if not x.format.is_dense:
@@ -77,12 +78,13 @@ def gathered(
     value: Expr = Ref(0, tuple(refs.get(d, f"d{d}") for d in range(x.ndim)))
     if drop:
         (d,) = indices
-        value = _inside(value, x.dtype, x.dtype.type(0), arrays[d].dtype, x.shape[d], refs[d])
+        end, ends = _end(x.shape[d], 1 + len(arrays))
+        value = _inside(value, x.dtype, x.dtype.type(0), arrays[d].dtype, end, refs[d])
     op = BOOLEAN["add"] if x.dtype.kind == "b" else "add"
-    names = [called, *(Label("") for _ in indices)]
+    names = [called, *(Label("") for _ in (*indices, *ends))]
     own_fill = form is not None and not walked
     s = Statement(op, target, made_shape, value, (), tuple(extents.items()), x.dtype, made, drop=drop, kept=own_fill)
-    result = insum([filled if walked else x, *arrays.values()], s, names, "the result")
+    result = insum([filled if walked else x, *arrays.values(), *ends], s, names, "the result")
     return convert_format(refilled(result, x.fill_value), x.format if form is None else form) if walked else result
 
 
@@ -121,7 +123,9 @@ def accumulated(
     if drop:
         (axis,) = indices
         nothing = operators.get(op).identity(values.dtype)
-        value = _inside(value, values.dtype, values.dtype.type(nothing), arrays[1].dtype, shape[axis], Ref(1, (VAR,)))
+        end, ends = _end(shape[axis], len(arrays))
+        arrays += ends
+        value = _inside(value, values.dtype, values.dtype.type(nothing), arrays[1].dtype, end, Ref(1, (VAR,)))
     names = [Label("")] * len(arrays)
     s = Statement(op, target, tuple(shape), value, (), tuple(extents.items()), values.dtype, format, drop=drop)
     return insum(arrays, s, names, "the result")
@@ -183,11 +187,18 @@ def _selected(op: str, values: Any, matrix: Any, indices: tuple[str, str], to: s
     return insum([values, matrix], s, [Label(""), Label("")], "the result")
 
 
-def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, extent: int, ref: Ref) -> Expr:
-    """A value where the index is within bounds, else `nothing`."""
-    index = Apply("cast", (ref,), np.dtype(np.int64)) if of != np.int64 else ref
-    above = Apply("greater_equal", (index, Number(np.int64(0), np.dtype(np.int64))), BOOL)
-    below = Apply("less", (index, Number(np.int64(extent), np.dtype(np.int64))), BOOL)
+def _end(size: Any, number: int) -> tuple[Expr, list[Any]]:
+    """An extent in a statement, and the operands that it takes: one, with this number, where it is not known."""
+    if isinstance(size, SymbolicDim):
+        return Ref(number, ()), [extent(size)]
+    return Number(np.int64(size), INT64), []
+
+
+def _inside(value: Expr, dtype: Any, nothing: Any, of: Any, end: Expr, ref: Ref) -> Expr:
+    """A value where the index is from 0 to below `end`, else `nothing`."""
+    index = Apply("cast", (ref,), INT64) if of != INT64 else ref
+    above = Apply("greater_equal", (index, Number(np.int64(0), INT64)), BOOL)
+    below = Apply("less", (index, end), BOOL)
     return Apply("where", (Apply("logical_and", (above, below), BOOL), value, Number(nothing, dtype)), dtype)
 
 
