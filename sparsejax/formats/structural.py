@@ -13,7 +13,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.dense import Dense
-from sparsejax.formats.parts import located
+from sparsejax.formats.parts import located, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.formats.validate import checked_shape
@@ -143,7 +143,7 @@ def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Form
         return known.of(storage)  # type: ignore[no-any-return]
     first, second = max(0, -offset), max(0, offset)
     count = max(0, min(storage.shape[axis1] - first, storage.shape[axis2] - second))
-    dims = located.listed_rows(storage.format)
+    dims = unlisted.listed_rows(storage.format)
     if dims is not None and count:
         begin = (first, second) if dims == (axis1, axis2) else (second, first)
         if located.comes_back(storage, (offset, axis1, axis2)):

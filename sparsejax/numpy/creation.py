@@ -13,7 +13,7 @@ from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import span
 from sparsejax.core.trace import Tracer
 from sparsejax.formats import Format, convert, passes
-from sparsejax.formats.parts import located
+from sparsejax.formats.parts import unlisted
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.extents import coordinates, even, is_known, number, triangle
@@ -99,7 +99,7 @@ def _on_diagonals(
 ) -> Array:
     """The matrix of these values on its diagonals, what falls on the same one added up: as rows of slots, one for each diagonal, where the format lists
     the entries of rows (or columns) and most slots are inside; else entry by entry. O(entries)."""
-    zero, dims = np.dtype(dtype).type(0), located.listed_rows(format)
+    zero, dims = np.dtype(dtype).type(0), unlisted.listed_rows(format)
     offsets = sorted({k if dims == (0, 1) else -k for k in places})
     if dims is not None and shape[dims[0]] * len(offsets) <= 2 * sum(counts):
         lines: dict[int, Any] = {}

@@ -19,7 +19,7 @@ from sparsejax.core.symbolic import span
 from sparsejax.core.trace import current
 from sparsejax.formats import Format
 from sparsejax.formats.levels.compressed import Compressed
-from sparsejax.formats.parts import located
+from sparsejax.formats.parts import located, unlisted
 from sparsejax.formats.passes import crd_dtype
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, where
@@ -61,7 +61,7 @@ def _numbers_of(values: Any, given: Array, dtype: np.dtype[Any]) -> Any:
 def _diagonal_written(x: Array, vals: Any, k: int) -> Array | None:
     """A matrix that lists the columns of its rows, or the rows of its columns, with `vals`, of its dtype, on the k-th diagonal; None for others."""
     storage, form, count = x._storage, x._aval.format, len(vals)
-    if located.listed_rows(form) is None or type(form.levels[1]) is not Compressed:
+    if unlisted.listed_rows(form) is None or type(form.levels[1]) is not Compressed:
         return None
     starts = max(0, -k), max(0, k)
     places = np.arange(count)

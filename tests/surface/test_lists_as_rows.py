@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
+import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.formats import convert
-from sparsejax.formats.parts import unlisted
+from sparsejax.formats.parts import lines, unlisted
 from sparsejax.formats.validate import validate
 from tests.fuzz.levels import OUTPUTS, random_format
 
@@ -106,3 +107,19 @@ def test_lists_with_more_rows_than_entries_stay_lists():
     assert unlisted.as_rows(A.storage) is None
     assert A[::-1].data.shape == (2,)
     assert A.at[np.array([7, 5]), np.array([0, 1])].set(2.0).nnz == 3
+
+
+@pytest.mark.parametrize("choose", PASSES)
+@pytest.mark.parametrize("seed", range(24))
+def test_first_places_without_an_entry(seed, choose):
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.integers(1, 9, rng.integers(1, 4)))
+    x = np.asarray(rng.random(shape) < rng.choice([0.2, 0.6, 0.95, 1.0]), float)
+    with config.using(choose=choose):
+        for form in ("coo", "csf") if len(shape) != 2 else (*FORMATS, "rle", "csr"):
+            A = sj.array(x).asformat(form)
+            for axis in range(len(shape)):
+                missing = np.moveaxis(x == 0, axis, -1)
+                wanted = np.where(missing.any(-1), missing.argmax(-1), shape[axis])
+                assert np.array_equal(lines.first_absent(A.storage, axis), wanted)
+                assert np.array_equal(snp.argmax(-A, axis=axis).todense(), np.argmax(-x, axis=axis))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax.formats import passes
-from sparsejax.formats.parts import located
+from sparsejax.formats.parts import located, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -133,7 +133,7 @@ def gridded(rows: Sequence[Sequence[Storage]]) -> Storage | None:
     """
     first = rows[0][0]
     widths = {sum(s.shape[1] for s in row) for row in rows}
-    if located.listed_rows(first.format) != (0, 1) or len(widths) > 1:
+    if unlisted.listed_rows(first.format) != (0, 1) or len(widths) > 1:
         return None
     if any(s.shape[0] != row[0].shape[0] for row in rows for s in row):
         return None

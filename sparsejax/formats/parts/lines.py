@@ -6,7 +6,7 @@ one line, fill 0     · 3 · -1        sorted   -1 · · 3        first coordina
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.levels.segments import Array
+from sparsejax.formats.parts import unlisted
 from sparsejax.formats.storage import Storage
 
 
@@ -87,7 +88,7 @@ def sifted(storage: Storage, holds: Callable[[Array], Array]) -> Storage:
     return convert.from_coords(coords[:, kept], vals[kept], storage.shape, storage.format, storage.fill_value)
 
 
-def _ranks(coords: Array, axis: int, key: Array) -> tuple[Array, Array, Array, Array]:
+def _ranks(coords: Sequence[Array] | Array, axis: int, key: Array) -> tuple[Array, Array, Array, Array]:
     """Lines one behind the other, each in the order of `key`: the order of entries; of every entry in that order its line and its rank
     in it; and where lines begin."""
     others = [c for d, c in enumerate(coords) if d != axis]
@@ -153,12 +154,22 @@ def first_absent(storage: Storage, axis: int) -> Array:
     shape = tuple(n for d, n in enumerate(storage.shape) if d != axis)
     segments.check_size(math.prod(shape), "a dense array of places")
     made = np.zeros(shape, np.int64)
-    coords, _ = convert.to_coords(distinct(storage))
-    coords = coords[:, _beside_firsts(coords, axis, shape)]
-    if not coords.shape[1]:
+    unique = storage.packed and all(level.unique and not level.shared for level in storage.format.levels)
+    storage = storage if unique else distinct(storage)
+    dims = unlisted.listed_rows(storage.format)
+    if dims is not None and storage.format.levels[1].ordered and axis == dims[1]:
+        _gaps_of_rows(storage, made)
+        return made
+    if dims is not None:
+        coords = _beside_first_row(storage)
+    else:
+        columns, _ = storage.expand()
+        number = np.flatnonzero(_beside_firsts(columns, axis, shape))
+        coords = [column[number] for column in columns]
+    if not len(coords[axis]):
         return made
     order, line, rank, starts = _ranks(coords, axis, coords[axis])
-    coords = coords[:, order]
+    coords = [column[order] for column in coords]
     count = np.diff(np.append(starts, len(order)))
     place = np.where(coords[axis] == rank, count[line], rank)
     lines = tuple(c[starts] for d, c in enumerate(coords) if d != axis)
@@ -166,7 +177,33 @@ def first_absent(storage: Storage, axis: int) -> Array:
     return made
 
 
-def _beside_firsts(coords: Array, axis: int, shape: tuple[int, ...]) -> Array:
+def _gaps_of_rows(storage: Storage, made: Array) -> None:
+    """`first_absent` of the rows of a matrix that lists their columns in order, which are looked at if they begin with the first: so many entries are at
+    their own number."""
+    pos, crd = storage.buffers[1]
+    rows = np.flatnonzero(pos[1:] > pos[:-1])
+    rows = rows[crd[pos[rows]] == 0]
+    if not len(rows):
+        return
+    start, ends = passes.over(len(rows)).picked(pos, rows)
+    (own,) = passes.over(max(len(rows), int(ends[-1]))).copied(start, ends, [crd])
+    rank = np.arange(len(own), dtype=crd.dtype)
+    rank -= np.repeat(ends[:-1].astype(crd.dtype), ends[1:] - ends[:-1])
+    made[rows] = np.add.reduceat(own == rank, ends[:-1], dtype=np.int64)
+
+
+def _beside_first_row(storage: Storage) -> list[Array]:
+    """The coordinates of the entries in columns that the first row has, of a matrix that lists the columns of its rows."""
+    pos, crd = storage.buffers[1]
+    row, column = storage.format.order
+    begun = np.zeros(storage.shape[column], bool)
+    begun[crd[int(pos[0]) : int(pos[1])]] = True
+    number = np.flatnonzero(begun[crd])
+    found = {column: crd[number], row: segments.owners_of(pos, number)}
+    return [found[0], found[1]]
+
+
+def _beside_firsts(coords: Sequence[Array], axis: int, shape: tuple[int, ...]) -> Array:
     """Which entries are of lines along `axis` that store their first place; `shape` is that of the lines. Of the others, nothing need be known."""
     begun = np.zeros(shape, bool)
     lines = [c for d, c in enumerate(coords) if d != axis]

@@ -169,17 +169,8 @@ def _flat(columns: Sequence[Array] | Array, shape: Sequence[int]) -> Array:
     return made
 
 
-@functools.lru_cache(maxsize=1024)
-def listed_rows(form: Format) -> tuple[int, int] | None:
-    """(row, column): the dimensions of a matrix whose rows a dense level holds, and whose columns a level lists, in order and each once."""
-    if form.ndim != 2 or form.blocked or not form.levels[0].full:
-        return None
-    below = form.levels[1]
-    return (form.order[0], form.order[1]) if isinstance(below, Compressed | Coordinate) and below.unique else None
-
-
 def line(storage: Storage, first: int, count: int, start: int, step: int) -> Storage:
-    """Of a matrix in `listed_rows`, the entries of the rows from `first` on, one each, at column `start + step * k` for the k-th: as a sparse
+    """Of a matrix in `unlisted.listed_rows`, the entries of the rows from `first` on, one each, at column `start + step * k` for the k-th: as a sparse
     vector (coo). Linear in the rows, and in the entries of short ones.
 
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)

@@ -11,7 +11,7 @@ from sparsejax import dtypes
 from sparsejax.formats import ordering, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.coordinate import Coordinate
-from sparsejax.formats.parts import located
+from sparsejax.formats.parts import unlisted
 from sparsejax.formats.passes import crd_dtype
 from sparsejax.formats.runs import SIGNED
 from sparsejax.formats.storage import Storage
@@ -34,7 +34,7 @@ def of_entries(data: Any, coords: Any, shape: Any, format: str | Format) -> Stor
             return None
     form = Format.parse(format, 2)
     listed = [type(level) is Coordinate and level.unique for level in form.levels] == [True, True] and not form.blocked
-    dims = (form.order[0], form.order[1]) if listed else located.listed_rows(form)
+    dims = (form.order[0], form.order[1]) if listed else unlisted.listed_rows(form)
     if dims is None or not len(data) or dtypes.canonical(data.dtype) != data.dtype:
         return None
     for vector, extent in zip(coords, shape, strict=True):

@@ -128,7 +128,7 @@ def _length(key: Key, extent: int) -> int:
 
 def _column(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...]) -> Storage | None:
     """As `taken`, for one column of consecutive rows of a matrix whose rows list their columns; else None."""
-    dims = located.listed_rows(storage.format)
+    dims = unlisted.listed_rows(storage.format)
     if dims is None or axes != dims[1:]:
         return None
     rows, column = keys[dims[0]], keys[dims[1]]

@@ -12,6 +12,7 @@ import numpy as np
 
 from sparsejax.formats import passes
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.passes import crd_dtype
@@ -27,6 +28,15 @@ def rows_format(form: Format) -> Format | None:
     if not all(type(level) is Coordinate and level.unique and level.ordered for level in levels):
         return None
     return Format((Dense(), *levels[1:]), form.order)
+
+
+@functools.lru_cache(maxsize=1024)
+def listed_rows(form: Format) -> tuple[int, int] | None:
+    """(row, column): the dimensions of a matrix whose rows a dense level holds, and whose columns a level lists, in order and each once."""
+    if form.ndim != 2 or form.blocked or not form.levels[0].full:
+        return None
+    below = form.levels[1]
+    return (form.order[0], form.order[1]) if isinstance(below, Compressed | Coordinate) and below.unique else None
 
 
 def as_rows(storage: Storage) -> Storage | None:

@@ -37,7 +37,7 @@ def written(
     rows = unlisted.as_rows(storage) if format == storage.format and storage.ndim == 2 else None
     if rows is not None:
         return unlisted.as_list(written(rows, columns, vals, rows.format, along), format)
-    listed = located.listed_rows(format) if format == storage.format else None
+    listed = unlisted.listed_rows(format) if format == storage.format else None
     if format == storage.format and located.searched(format):
         if len(vals) == 1:
             place = [int(column[0]) for column in columns]
@@ -83,7 +83,7 @@ def added(storage: Storage, columns: Sequence[Array], vals: Array, format: Forma
     if rows is not None:
         made = added(rows, columns, vals, rows.format)
         return None if made is None else unlisted.as_list(made, format)
-    listed = located.listed_rows(format) if format == storage.format else None
+    listed = unlisted.listed_rows(format) if format == storage.format else None
     order = tuple(range(storage.ndim)) if listed is None else listed
     columns, vals = _summed(columns, vals, storage, order)
     if listed is not None and located.searched(format):
