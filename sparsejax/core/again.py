@@ -22,6 +22,7 @@ from sparsejax import cached, config, forks
 from sparsejax.core import primitive
 from sparsejax.core.array import Array, maker
 from sparsejax.core.avals import Aval
+from sparsejax.core.entrywise import Mapped
 from sparsejax.core.trace import is_python_scalar, stack
 from sparsejax.formats.storage import Storage
 
@@ -58,6 +59,8 @@ class Calls:
 
     def __init__(self, function: Callable[..., Any], operands: int, whole: bool) -> None:
         self.function, self.operands, self.whole = function, operands, whole
+        self.call: Callable[..., Any] = function
+        """The function, decorated."""
         self.name = _name(function)
         """What it is known by in all processes that run these sources, or ""."""
         self.runs: dict[Any, Run] = {}
@@ -213,6 +216,7 @@ def again(
                 recent.setdefault(mark, (run, [a._aval for a in args if type(a) is Array], args[operands:]))
             return run(storages)
 
+        calls.call = call
         return call  # type: ignore[return-value]
 
     return decorate
@@ -274,6 +278,9 @@ def _first(
     if len(notes) > 1:
         if all(type(a) is Array or type(a) is np.ndarray for a in args[: calls.operands]):
             _keep(calls.several, key, True)
+    elif notes and type(notes[0].family) is Mapped:
+        if short and result is notes[0].results[0]:
+            _keep(calls.roads, _short(args, 2), _over_values(calls.call, notes[0].family))
     elif notes and type(result) is Array:
         run = _straight(notes[0], args, result, valued)
         if run is not None:
@@ -385,6 +392,24 @@ class Served(NamedTuple):
             return found  # type: ignore[no-any-return]
 
         return Road(run, rest)
+
+
+def _over_values(call: Callable[..., Any], mapped: Mapped) -> Road:
+    """The way for numbers on which fills depend (`core/entrywise`): the function of what is stored, a dense array, takes its own shortest road."""
+
+    def stored(values: Any) -> Array:
+        made = primitive.view(values)
+        del made._storage.cache["transient"]  # nobody writes to it
+        return made
+
+    def of_stored(a: Any, b: Any) -> Any:
+        return call(stored(a), b) if mapped.first else call(a, stored(b))
+
+    def run(storages: list[Storage], extents: tuple[int, ...], mark: Any, args: tuple[Any, ...]) -> Array | None:
+        with np.errstate(all="ignore"):
+            return mapped.result(args, of_stored)
+
+    return Road(run, ())
 
 
 def counted(left: int, serve: Run, end: Callable[[], None]) -> Run:

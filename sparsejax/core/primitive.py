@@ -287,9 +287,11 @@ class Primitive:
         if any(not isinstance(v, Array) for v in values):
             values = self._lifted(values, params)
             if self.entrywise and not config.forcing and not all(isinstance(v, Array) for v in values):
-                found = entrywise.of_values(self, values, params, lambda given: self._on_values(given, params))
-                if found is not None:
-                    return found
+                mapped = entrywise.of_values(self, values, params, lambda *given: self._on_values(given, params))
+                if mapped is not None:
+                    if _noting.notes is not None:
+                        _noting.notes.append(Note(self, None, args, values, mapped[:1], mapped[1]))
+                    return mapped[0]
         key = (
             self,
             tuple(params.items()),
@@ -328,7 +330,7 @@ class Primitive:
             _noting.notes.append(Note(self, closed, args, values, results, None))
         return results if self.multiple else results[0]
 
-    def _on_values(self, given: list[Any], params: dict[str, Any]) -> Any:
+    def _on_values(self, given: Sequence[Any], params: dict[str, Any]) -> Any:
         """The operation on NumPy's arrays and numbers, which is part of another and not noted by itself."""
         before, _noting.notes = _noting.notes, None
         try:

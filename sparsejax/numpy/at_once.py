@@ -195,7 +195,9 @@ def masked(x: Array, mask: Array) -> Array | None:
             ends = np.array([0, len(vals)])
             _, (vals,) = passes.over(len(vals)).chosen(ends, flags.vals, [vals])
         return made(located.all_of(vals, storage.fill_value), _vector(x.aval, len(vals)))
-    columns, _ = lines.distinct(thinning.apart(flags)).expand()
+    columns, holds = lines.distinct(thinning.apart(flags)).expand()
+    if not holds.all():  # blocks and diagonals keep entries that do not hold
+        columns = [c[holds] for c in columns]
     return places(x, columns)
 
 

@@ -7,6 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.core import entrywise
+from sparsejax.formats.validate import validate
 from sparsejax.lax.elementwise import BINARY, elementwise
 from tests import rotation
 
@@ -22,6 +23,7 @@ def outcome(call):
     except (TypeError, ValueError, OverflowError) as error:
         return type(error), str(error)
     assert made.format == made._storage.format and made._storage.fill_value.tobytes() == made.fill_value.tobytes()
+    validate(made._storage)
     return made.format, made.dtype, made.aval.weak_type, made.fill_value.tobytes(), made.todense().tobytes(), made.nnz
 
 

@@ -42,6 +42,22 @@ def test_sparse_masks_select_where_they_hold(seed, choose):
                 validate(found.storage)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_masks_of_any_format(seed):
+    """Blocks and diagonals keep entries that do not hold."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.integers(1, 14, rng.integers(1, 4)))
+    x, other = drawn(rng, shape), drawn(rng, shape)
+    A, B = (
+        sj.array(d).asformat(random_format(random.Random(2 * seed + k), len(shape), OUTPUTS))
+        for k, d in enumerate((x, other))
+    )
+    for mask, dense in ((A > 3, x > 3), (B > 4, other > 4), (B.asformat("coo") > 4, other > 4)):
+        found = A[mask]
+        assert np.array_equal(found.todense(), x[dense])
+        validate(found._storage)
+
+
 @pytest.mark.parametrize("ndim", [1, 3])
 def test_sparse_masks_of_other_ranks(ndim):
     rng = np.random.default_rng(ndim)
