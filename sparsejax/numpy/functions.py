@@ -346,6 +346,13 @@ def _part(name: str, x: Any, k: int, lower: bool) -> Any:
                 x._storage, lambda coords: (coords[-1] - coords[-2] <= k) if lower else (coords[-1] - coords[-2] >= k)
             )
         )
+    few = type(x) is Array and len(x._storage.vals) < passes.MANY  # which two more operations would be noticed beside
+    if not (few or x.format.is_dense or x.format.blocked or x.fill_value):
+        order, last = x.format.order, x.ndim - 1
+        if order.index(last) < order.index(last - 1):  # columns that list their rows
+            if last == 1:
+                return _part(name, x.T, -k, not lower).T
+            return swapaxes(_part(name, swapaxes(x, last, last - 1), -k, not lower), last, last - 1)
     mask = sizes.triangle(x.shape[-2:], k, lower)
     labels = range(x.ndim)
     form = x.format if x.format.is_dense or x.fill_value == 0 else None

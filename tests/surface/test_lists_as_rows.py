@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
-from sparsejax.formats import convert
+from sparsejax.formats import convert, passes
 from sparsejax.formats.parts import lines, unlisted
 from sparsejax.formats.validate import validate
 from tests.fuzz.levels import OUTPUTS, random_format
@@ -139,3 +139,20 @@ def test_first_places_without_an_entry(seed, choose):
                 wanted = np.where(missing.any(-1), missing.argmax(-1), shape[axis])
                 assert np.array_equal(lines.first_absent(A.storage, axis), wanted)
                 assert np.array_equal(snp.argmax(-A, axis=axis).todense(), np.argmax(-x, axis=axis))
+
+
+@pytest.mark.parametrize("form", ["csc", "dcsc", "(q,q)@(1,0)", "csr", "(d,c,c)@(2,1,0)", "(d,c,c)@(0,2,1)"])
+def test_triangles_of_columns_that_list_their_rows(form, monkeypatch):
+    rng = np.random.default_rng(0)
+    x = drawn(rng, (3, 6, 5) if form.startswith("(d") else (7, 5))
+    A = sj.array(x).asformat(form)
+    for few in (1 << 12, 0):
+        monkeypatch.setattr(passes, "MANY", few)
+        for k in (-8, -1, 0, 2, 8):
+            for name in ("tril", "triu"):
+                wanted, run = getattr(np, name)(x, k), getattr(snp, name)
+                for found in (run(A, k), sj.jit(lambda A, run=run, k=k: run(A, k))(A)):
+                    assert np.array_equal(found.todense(), wanted)
+                    assert found.format == A.format
+                slope = sj.grad(lambda A, run=run, k=k: (run(A, k) ** 2).sum())(A)
+                assert np.array_equal(slope.todense(), 2 * wanted)
