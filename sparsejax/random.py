@@ -19,9 +19,11 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import SymbolicDim, known
 from sparsejax.formats import Format, convert
 from sparsejax.lax.contract import matmul
 from sparsejax.lax.elementwise import convert_element_type, elementwise, where
+from sparsejax.lax.extents import filled
 from sparsejax.lax.indexing import gather, window
 from sparsejax.lax.library.solves import cholesky
 from sparsejax.lax.library.special import special
@@ -162,7 +164,8 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, like: Any = None) ->
 
 def randint(key: Any, shape: Any, minval: int, maxval: int, dtype: Any = int, *, like: Any = None) -> Array:
     """Integers from `minval` to `maxval - 1`, equally likely up to 2^-64 times their number."""
-    low, high = integer(minval, "minval"), integer(maxval, "maxval")
+    low = integer(minval, "minval")
+    high = maxval if isinstance(maxval, SymbolicDim) else integer(maxval, "maxval")
     wanted = dtypes.canonical(dtype)
     if wanted.kind not in "iu" or not np.iinfo(wanted).min <= low < high <= np.iinfo(wanted).max + 1:
         raise ValueError(f"minval={low} must be below maxval={high}, and both must fit {wanted}")
@@ -173,7 +176,7 @@ def randint(key: Any, shape: Any, minval: int, maxval: int, dtype: Any = int, *,
 
 def permutation(key: Any, x: Any) -> Array:
     """The numbers 0 to `x` - 1 in random order; for an array, its rows (dense or sparse) in random order."""
-    if isinstance(x, int):
+    if isinstance(x, int | SymbolicDim):
         return _permutation(_key(key), extent(x, "x"))
     made = asarray(x)
     if not made.ndim:
@@ -277,9 +280,9 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     >>> sorted(choice(key(0), 3, (3,), replace=False).todense().tolist())
     [0, 1, 2]
     """
-    pool = None if isinstance(a, int) else asarray(a, "a")
+    pool = None if isinstance(a, int | SymbolicDim) else asarray(a, "a")
     place = 0 if pool is None else normal_axis(axis, pool.ndim)
-    n = integer(a, "a") if pool is None else pool.shape[place]
+    n = known(a) if pool is None else pool.shape[place]
     new = extents(shape)
     count = math.prod(new)
     if n < 1 and count:
@@ -351,7 +354,7 @@ def _gamma(key: Any, a: Any, shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
         accepted = elementwise("logical_and", accepted, positive)
         return key, elementwise("logical_or", done, accepted), where(done, made, where(accepted, d * safe, made))
 
-    start = asarray(np.zeros(new, bool)), asarray(np.ones(new, wanted))
+    start = asarray(filled(new, False, bool)), asarray(filled(new, 1, wanted))
     _, _, made = while_loop(going, step, (_key(first), *start))
     made = where(drawn, made, where(valid, np.inf, np.nan))
     return made, _open(boost, new, wanted), where(small, 1.0 / where(small, alpha, 1.0), 0.0)

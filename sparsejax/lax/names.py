@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import contract, matmul
 from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise, loop_dtypes, where
+from sparsejax.lax.extents import coordinates
 from sparsejax.lax.indexing import concatenate as _concatenate
 from sparsejax.lax.indexing import gather, window
 from sparsejax.lax.indexing import select as _selection
@@ -191,7 +192,7 @@ def select_n(which: Any, *cases: Any) -> Array:
 
 def iota(dtype: Any, size: int) -> Array:
     """0, 1, … `size` - 1 as `dtype`."""
-    return asarray(np.arange(integer(extent(size, "size"), "size"), dtype=dtypes.canonical(dtype)))
+    return asarray(coordinates(span(0, extent(size, "size")), dtype))
 
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:

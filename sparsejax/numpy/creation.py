@@ -171,5 +171,5 @@ def vander(x: Any, n: int | None = None, increasing: bool = False) -> Array:
     if x.ndim != 1:
         raise ValueError(f"x must be a vector, not an array of shape {x.shape}")
     count = x.size if n is None else extent(n, "n")
-    powers = np.arange(count) if increasing else np.arange(count)[::-1]
-    return elementwise("power", x.reshape((x.size, 1)), np.ascontiguousarray(powers))
+    powers = coordinates(span(0, count) if increasing else span(count - 1, -1, -1))
+    return elementwise("power", x.reshape((x.size, 1)), powers)

@@ -300,6 +300,9 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
         _integer(value, "an argument of arange")
     begin, end = (0, start) if stop is None else (start, stop)
     if not sizes.is_known((begin, end, step)):
+        if any(type(a) is float and a.is_integer() for a in (begin, step)):
+            begin, step = (int(a) if type(a) is float and a.is_integer() else a for a in (begin, step))
+            dtype = float if dtype is None else dtype
         return sizes.coordinates(span(begin, end, step), dtype)
     return own(np.arange(begin, end, step, dtype=None if dtype is None else dtypes.canonical(dtype)))
 

@@ -167,8 +167,10 @@ def average(x: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     x = _asarray(x)
     if weights is None:
         made = _mean(x, axis, None, keepdims)
+        if not returned:
+            return made
         count = x.size / np.maximum(1, made.size)
-        return (made, _broadcast_to(_asarray(float(count)), made.shape)) if returned else made
+        return made, _broadcast_to(_asarray(float(count)), made.shape)
     w = _asarray(weights)
     if w.shape != x.shape:
         if w.ndim != 1 or axis is None or w.shape[0] != x.shape[_normal_axis(axis, x.ndim)]:

@@ -55,6 +55,9 @@ OPERATIONS = {
     "dense tril": lambda p, A, S, x, y, X: p.tril(X, -1),
     "tri": lambda p, A, S, x, y, X: p.tri(A.shape[0], A.shape[1], 1),
     "linspace": lambda p, A, S, x, y, X: p.linspace(0, 1, x.shape[0]) + p.linspace(-3, 7, x.shape[0], endpoint=False),
+    "vander": lambda p, A, S, x, y, X: p.vander(x / 8)[:, -2:] if x.shape[0] > 1 else x,
+    "arange from a float": lambda p, A, S, x, y, X: p.arange(1.0, x.shape[0]),
+    "average": lambda p, A, S, x, y, X: p.average(X, axis=0) if x.shape[0] else x,
     "median": lambda p, A, S, x, y, X: p.median(A, axis=0) if A.shape[0] else A.sum(axis=0),
     "median of all": lambda p, A, S, x, y, X: p.median(A) if A.size else A.sum(),
     "quantiles": lambda p, A, S, x, y, X: p.quantile(A, [0.2, 0.5, 1.0], axis=1) if A.shape[1] else A.sum(axis=1),
@@ -145,6 +148,43 @@ def test_a_new_shape_plans_nothing(name, form, counts):
         if number % 5 == 0:
             alone = sj.jit(ours, dynamic=False)(*args)
             assert (got.aval.format, got.aval.fill_value) == (alone.aval.format, alone.aval.fill_value)
+
+
+KEY = sj.random.key(7)
+DRAWN = {
+    "normal": lambda x, X: sj.random.normal(KEY, X.shape),
+    "integers": lambda x, X: sj.random.randint(KEY, (5,), 0, x.shape[0]),
+    "permutation": lambda x, X: sj.random.permutation(KEY, x.shape[0]),
+    "choice": lambda x, X: sj.random.choice(KEY, x.shape[0], (3,)),
+    "choice without replacement": lambda x, X: sj.random.choice(KEY, X, (3,), replace=False),
+    "categories": lambda x, X: sj.random.categorical(KEY, x),
+    "numbers for many keys": lambda x, X: sj.vmap(lambda k: sj.random.normal(k, (3,)))(
+        sj.random.split(KEY, x.shape[0])
+    ),
+    "segment means": lambda x, X: sj.nn.segment_mean(X.T, np.array([0, 2, 1]), x.shape[0]),
+    "segment softmax": lambda x, X: sj.nn.segment_softmax(X.T, np.array([0, 2, 1]), x.shape[0]),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_drawn_at_once(name):
+    """Numbers that are drawn, and sums of segments, are those of the function called at once."""
+    rng, function, traces = np.random.default_rng(3), DRAWN[name], 0
+
+    def traced(x, X):
+        nonlocal traces
+        traces += 1
+        return function(x, X)
+
+    run, sizes = sj.jit(traced), [*(int(n) for n in rng.integers(36, 60, 12)), 3, 4, 1]
+    for number, n in enumerate(sizes):
+        given = rng.standard_normal(n), rng.standard_normal((n, 3))
+        if n == 1 and name.startswith(("choice", "segment")):
+            continue
+        before = traces
+        got, alone = run(*given), function(*map(sj.array, given))
+        np.testing.assert_allclose(got.todense(), alone.todense(), rtol=1e-12)
+        assert number < 4 or n < 30 or traces == before
 
 
 @pytest.mark.parametrize("seed", range(4))

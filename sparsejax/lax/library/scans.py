@@ -7,6 +7,7 @@ from typing import Any
 
 from sparsejax import tree_util
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
 from sparsejax.lax.indexing import concatenate, window
 from sparsejax.lax.structural import convert_format, normal_axis
 
@@ -30,19 +31,19 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     n = extents.pop() if extents else 0
     step = 1
     while step < n:
-        first = [_part(x, a, range(n - step) if not reverse else range(step, n)) for x, a in zip(values, places)]
-        second = [_part(x, a, range(step, n) if not reverse else range(n - step)) for x, a in zip(values, places)]
+        first = [_part(x, a, span(0, n - step) if not reverse else span(step, n)) for x, a in zip(values, places)]
+        second = [_part(x, a, span(step, n) if not reverse else span(0, n - step)) for x, a in zip(values, places)]
         joined = tree_util.tree_leaves(
             fn(tree_util.tree_unflatten(tree, first), tree_util.tree_unflatten(tree, second))
         )
-        kept = [_part(x, a, range(step) if not reverse else range(n - step, n)) for x, a in zip(values, places)]
+        kept = [_part(x, a, span(0, step) if not reverse else span(n - step, n)) for x, a in zip(values, places)]
         values = [_beside(k, j, a, reverse) for k, j, a in zip(kept, joined, places)]
         step *= 2
     return tree_util.tree_unflatten(tree, values)
 
 
-def _part(x: Any, axis: int, chosen: range) -> Any:
-    return window(x, [chosen if d == axis else range(m) for d, m in enumerate(x.shape)])
+def _part(x: Any, axis: int, chosen: Any) -> Any:
+    return window(x, [chosen if d == axis else span(0, m) for d, m in enumerate(x.shape)])
 
 
 def _beside(kept: Any, joined: Any, axis: int, reverse: bool) -> Any:

@@ -11,6 +11,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval
 from sparsejax.core.batching import Batched, batched_format
 from sparsejax.core.primitive import Primitive
+from sparsejax.core.symbolic import span
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.formats import Format, convert
 from sparsejax.lax import indexing, linear, random_bits, window_places
@@ -312,7 +313,7 @@ linear.share_p.batch = _share
 
 
 def _window(size: int, x: Batched, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Any:
-    return indexing.window_p.bind(faithful(x).value, ranges=(*ranges, range(size)), axes=axes)
+    return indexing.window_p.bind(faithful(x).value, ranges=(*ranges, span(0, size)), axes=axes)
 
 
 indexing.window_p.batch = _window
@@ -320,7 +321,7 @@ indexing.window_p.batch = _window
 
 def _window_places(size: int, like: Any, values: Any, ranges: tuple[range, ...], axes: tuple[int, ...]) -> Any:
     own, entries = spread(faithful(like), size), spread(faithful(values), size)
-    return window_places.window_places(own, entries, (*ranges, range(size)), axes)
+    return window_places.window_places(own, entries, (*ranges, span(0, size)), axes)
 
 
 window_places.window_places_p.batch = _window_places

@@ -7,6 +7,7 @@ the same method. So derivatives are as accurate as the tolerance lets them be, a
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -132,7 +133,7 @@ def gmres(
         raise ValueError(f"gmres: solve_method {solve_method!r} is not implemented; it must be 'batched'")
     if restart < 1:
         raise ValueError(f"gmres: restart={restart} must be at least 1")
-    size = max(1, int(np.prod(np.shape(b) if not hasattr(b, "shape") else b.shape)))
+    size = max(1, math.prod(np.shape(b) if not hasattr(b, "shape") else b.shape))
     return _solution("gmres", min(restart, size), A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
 
 
