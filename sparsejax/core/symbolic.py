@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -43,6 +43,8 @@ class Scope:
         """Conditions, as Python spells them, with the lines that asked."""
         self.solved: dict[str, tuple[Terms, str]] = {}
         """Symbols that are not free: what the program asked says that they are these polynomials of others, with the lines that asked."""
+        self.answered: dict[str, str] = {}
+        """Quotients and remainders that were found to be some number, with the lines that asked: a guard says so, for as long as no shape has them."""
         self._values = dict(values)
         self._least: dict[str, int | None] = dict.fromkeys(values, LEAST)
 
@@ -108,7 +110,18 @@ class Scope:
             if name in self.symbols and name not in self.solved and abs(c) == 1 and free:
                 self.solved[name] = _times(rest, -c), line
                 return
+        met = [atom for atoms, _ in terms for atom in atoms]
+        if len(met) == 1 and met[0] not in self.symbols and not self.of_types:
+            self.answered.setdefault(met[0], line)
+            return
         self._hold(terms, line)
+
+    def settle(self, codes: Iterable[str]) -> None:
+        """Take down that symbols keep their values of which some extent of the program is made, one of these, that was found to be a number: shapes may
+        have been taken to be equal for it."""
+        for atom, line in self.answered.items():
+            if any(atom in code for code in codes):
+                self._hold((((atom,), 1),), line)
 
     def _hold(self, terms: Terms, line: str) -> None:
         """All symbols of a polynomial keep their values: rarely more than is needed."""

@@ -377,3 +377,34 @@ def test_numbers_that_do_not_fit_are_refused():
         assert made(np.ones(n, np.int8)).todense()[0] == n
     with pytest.raises(OverflowError):
         made(np.ones(200, np.int8))
+
+
+ANSWERED = {
+    "even": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x * 3, 4),
+    "a quotient": (lambda x: x[: x.shape[0] // 2] * 2 if x.shape[0] // 16 == 1 else x * 3, 4),
+    "halves": (lambda x: snp.split(x, 2)[1] if not x.shape[0] % 2 else x, 4),
+    "a remainder as an extent": (lambda x: snp.zeros(x.shape[0] % 3) + 2 if x.shape[0] % 3 == 1 else x, None),
+    "rows as many as a remainder": (
+        lambda x: snp.zeros((x.shape[0] % 3, 4)) + snp.ones((x.shape[0], 4)) if x.shape[0] % 3 == 1 else x,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_a_question_about_a_remainder_is_a_guard(name):
+    """Unless the remainder is an extent as well: then shapes were told by the answer, and the numbers stay."""
+    function, most = ANSWERED[name]
+    traces = 0
+
+    def traced(x):
+        nonlocal traces
+        traces += 1
+        return function(x)
+
+    run = sj.jit(traced)
+    for n in (7, 12, 9, 10, 30, 17, 28, 31, 40, 16, 22, 19, 13, 25, 2, 3, 1, 0):
+        x = sj.array(np.arange(n) + 1.0)
+        np.testing.assert_array_equal(run(x).todense(), function(x).todense())
+        if n == 25:
+            assert most is None or traces <= most

@@ -158,6 +158,7 @@ class Member:
         """A trace in this scope."""
         clean = ClosedJaxpr(pipeline.cleaned(closed.jaxpr), closed.consts, closed.shared)
         codes = tuple(sorted(_dims(clean.jaxpr, scope)))
+        scope.settle(codes)
         outputs = clean.jaxpr.outputs
         first = outputs[0].aval.shape if outputs else ()
         guards = tuple(scope.guards)
