@@ -122,7 +122,7 @@ def test_numbers_are_constants_of_derivatives():
         (lambda: sj.random.uniform(3), TypeError, "key must be made by"),
         (lambda: sj.random.key(np.zeros(2)), TypeError, "seed must be one integer"),
         (lambda: sj.random.uniform(sj.random.key(0), (2,), int), TypeError, "dtype must be a floating"),
-        (lambda: sj.random.bits(sj.random.key(0), (-1,)), ValueError, "negative"),
+        (lambda: sj.random.bits(sj.random.key(0), (-1,)), ValueError, "has extent -1"),
         (lambda: sj.random.fold_in(sj.random.key(0), -1), ValueError, "data=-1"),
         (lambda: sj.random.permutation(sj.random.key(0), 1.5 * snp.ones(())), ValueError, "x must be an integer or"),
     ],
