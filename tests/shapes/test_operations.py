@@ -1,5 +1,8 @@
 """Operations whose results depend on extents, under `jit`: after a few shapes nothing is traced, scheduled or compiled; results are NumPy's at all."""
 
+import functools
+import itertools
+
 import numpy as np
 import pytest
 
@@ -104,6 +107,24 @@ APART = {
     "gradient of a square": (
         lambda A, S, x, y, X: sj.grad(lambda S: (S @ S @ x).sum())(S),
         lambda A, S, x, y, X: np.where(S != 0, np.ones_like(S) @ np.diag(S @ x) + np.outer(S.sum(axis=0), x), 0),
+    ),
+    "gradient of a trace": (
+        lambda A, S, x, y, X: sj.grad(lambda S: snp.trace(S @ S))(S),
+        lambda A, S, x, y, X: np.where(S != 0, 2 * S.T, 0),
+    ),
+    "gradient of maxima": (
+        lambda A, S, x, y, X: sj.grad(lambda X: X.max(axis=0).sum())(X) if x.shape[0] else X,
+        lambda A, S, x, y, X: np.where(np.arange(len(X))[:, None] == X.argmax(axis=0), 1.0, 0) if len(X) else X,
+    ),
+    "loop over an extent": (
+        lambda A, S, x, y, X: sj.lax.fori_loop(0, x.shape[0], lambda k, s: s * 0.5 + x[k], 0.0),
+        lambda A, S, x, y, X: np.asarray(functools.reduce(lambda s, v: s * 0.5 + v, x, 0.0)),
+    ),
+    "loop that writes": (
+        lambda A, S, x, y, X: (
+            sj.lax.fori_loop(1, x.shape[0], lambda k, v: v.at[k].add(v[k - 1] * 0.5), x) if x.shape[0] else x
+        ),
+        lambda A, S, x, y, X: np.array(list(itertools.accumulate(x, lambda s, v: s * 0.5 + v))),
     ),
     "jacrev": (lambda A, S, x, y, X: sj.jacrev(lambda w: X @ w)(snp.ones(3)), lambda A, S, x, y, X: X),
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from sparsejax.core.symbolic import Span, SymbolicDim, span
 from sparsejax.formats import Format
@@ -173,6 +174,8 @@ def mapping(value: Any) -> Callable[[Change], Any] | None:
         return lambda change: change(value)
     if kind is Span:
         return lambda change: value.resized(change)
+    if kind is Aval:
+        return (lambda change: value.resized(change)) if changes(value.shape) else None
     if kind is ClosedJaxpr:
         return lambda change: ClosedJaxpr(resized(value.jaxpr, change), value.consts, value.shared)
     named = [(n, part) for n in fields_of(kind) if (part := mapping(getattr(value, n))) is not None]

@@ -559,6 +559,8 @@ def _dims(jaxpr: Jaxpr, scope: Scope) -> set[str]:
                 look(v, what)
         elif type(value) is Span:
             look((value.start, value.stop, value.step), what)
+        elif type(value) is Aval:
+            look(value.shape, what)
         elif type(value) is ClosedJaxpr:
             found.update(_dims(value.jaxpr, scope))
         elif resize.fields_of(type(value)):

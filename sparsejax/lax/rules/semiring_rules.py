@@ -19,11 +19,13 @@ import numpy as np
 
 from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.symbolic import span
 from sparsejax.core.tangents import Linear
 from sparsejax.formats import Format
 from sparsejax.jit.ir import cin, operators, scalar_functions, simplify
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import Labels, extents_of, factor_of
+from sparsejax.lax.extents import coordinates
 from sparsejax.lax.linear import keep
 from sparsejax.lax.rules.elementwise_rules import added, behind
 from sparsejax.lax.semiring import Ring
@@ -224,7 +226,7 @@ def jvp(
     factors = list(primals[:count])
     more: list[Any] = []
     if ring.add != "add":
-        iotas = [asarray(np.arange(extents[x])) for x in summed]
+        iotas = [asarray(coordinates(span(0, extents[x]))) for x in summed]
         first = first_p.bind(*factors, out, *iotas, inputs=inputs, output=output, summed=summed, dtype=dtype, ring=ring)
         more = [first, *iotas]
     product: cin.Expr = variable(0, dtype)

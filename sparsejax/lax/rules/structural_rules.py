@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
 from sparsejax.core.tangents import Linear
-from sparsejax.formats import Format, convert
+from sparsejax.formats import Format
 from sparsejax.jit.ir import operators
 from sparsejax.lax.elementwise import elementwise, where
+from sparsejax.lax.extents import coordinates, unit
 from sparsejax.lax.linear import aligned, as_dtype, keep, pull, refilled, sample, settle
 from sparsejax.lax.reduce import reduce_p
 from sparsejax.lax.sorting import places
@@ -73,14 +74,10 @@ reshape_p.transpose = _reshape_transpose
 def _diagonal_transpose(ct: Any, x: Linear, offset: int, axis1: int, axis2: int) -> Values:
     """ct[rest, d] at (first + d, second + d): a contraction with two selections."""
     rest = [a for a in range(x.ndim) if a not in (axis1, axis2)]
-    along = np.arange(ct.shape[-1])
     factors: list[Any] = [(ct, (*rest, x.ndim))]
     for axis, start in ((axis1, max(0, -offset)), (axis2, max(0, offset))):
-        chosen = np.stack([along + start, along])
-        shape = (x.shape[axis], ct.shape[-1])
-        ones = np.ones(len(along), ct.dtype)
-        made = Array(convert.from_coords(chosen, ones, shape, Format.parse("csr", 2), 0))
-        factors.append((made, (axis, x.ndim)))
+        chosen = unit((x.shape[axis], ct.shape[-1]), -start, ct.dtype, Format.parse("csr", 2))
+        factors.append((chosen, (axis, x.ndim)))
     return [pull(factors, tuple(range(x.ndim)), x)]
 
 
@@ -145,7 +142,7 @@ def _winner(kind: str, x: Any, t: Any, axes: tuple[int, ...], out: Any) -> Any:
     extents = [n if k in axes else 1 for k, n in enumerate(x.shape)]
     best = _back(out, x, axes)
     if x.format.is_dense:
-        place = np.arange(math.prod(extents)).reshape(extents)
+        place = coordinates(span(0, math.prod(extents))).reshape(extents)
         key = where(_lost(x, best), last, place)
         first = reduce_p.bind(key, kind="min", axes=axes, dtype=np.dtype(np.int64))
         return where(elementwise("equal", key, _back(first, x, axes)), t, 0.0)
@@ -171,7 +168,7 @@ def _places(x: Any, axes: tuple[int, ...]) -> list[Any]:
     """Numbers at the stored entries of `x`, which are ordered by them, the first ones first, as they are in row-major order of `axes`."""
     extents = [n if k in axes else 1 for k, n in enumerate(x.shape)]
     if math.prod(extents) <= NUMBERED:
-        return [sample(asarray(np.arange(math.prod(extents)).reshape(extents)), x)]
+        return [sample(asarray(coordinates(span(0, math.prod(extents))).reshape(extents)), x)]
     return [convert_format(places(x, axis), x.format) for axis in axes]
 
 
