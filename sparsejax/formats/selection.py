@@ -12,7 +12,7 @@ from sparsejax.formats import convert, entries
 from sparsejax.formats.counting import counted
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.segments import Array, crd_dtype
-from sparsejax.formats.parts import joined
+from sparsejax.formats.parts import joined, unlisted
 from sparsejax.formats.storage import Storage
 
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
@@ -102,6 +102,7 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
         )
     if all(s.format == format for s in storages):
         made = joined.joined(storages, axis)
+        made = _joined_rows(storages, axis, format) if made is None else made
         if made is not None:
             return made
     shape = list(first.shape)
@@ -121,6 +122,20 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
     distinct = all(level.unique for s in sparse for level in s.format.levels)
     vals = np.concatenate([vals for _, vals in expanded])
     return convert.from_columns(columns, vals, tuple(shape), format, first.fill_value, distinct, places)
+
+
+def _joined_rows(storages: Sequence[Storage], axis: int, format: Format) -> Storage | None:
+    """As `concatenate`, of arrays that list all coordinates, by their rows, which none has more of than entries; None for others."""
+    if unlisted.rows_format(format) is None or axis == format.order[0]:
+        return None
+    rows = []
+    for storage in storages:
+        own = unlisted.as_rows(storage)
+        if own is None:
+            return None
+        rows.append(own)
+    made = joined.joined(rows, axis)
+    return None if made is None else unlisted.as_list(made, format)
 
 
 def selection(

@@ -47,6 +47,7 @@ def entries():
 
 
 SELECTIONS = {
+    "hstack": lambda A, d: snp.hstack([A, A]),
     "tril": lambda A, d: snp.tril(A),
     "prune(keep=2, axis=0)": lambda A, d: sj.prune(A, keep=2, axis=0),
     "prune(keep=2)": lambda A, d: sj.prune(A, keep=2),

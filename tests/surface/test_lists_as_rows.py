@@ -156,3 +156,21 @@ def test_triangles_of_columns_that_list_their_rows(form, monkeypatch):
                     assert found.format == A.format
                 slope = sj.grad(lambda A, run=run, k=k: (run(A, k) ** 2).sum())(A)
                 assert np.array_equal(slope.todense(), 2 * wanted)
+
+
+@pytest.mark.parametrize("choose", PASSES)
+@pytest.mark.parametrize("seed", range(12))
+def test_lists_are_joined_by_rows(seed, choose):
+    rng = np.random.default_rng(seed)
+    ndim = 2 + seed % 2
+    axis = int(rng.integers(ndim))
+    shapes = [list(map(int, rng.integers(1, 9, ndim)))]
+    for _ in range(int(rng.integers(1, 4))):
+        shapes.append([*shapes[0][:axis], int(rng.integers(0, 9)), *shapes[0][axis + 1 :]])
+    parts = [drawn(rng, shape) for shape in shapes]
+    with config.using(choose=choose):
+        for form in FORMATS if ndim == 2 else ("coo", "(q,q,q)@(2,0,1)", "csf"):
+            found = snp.concatenate([sj.array(part).asformat(form) for part in parts], axis)
+            assert np.array_equal(found.todense(), np.concatenate(parts, axis))
+            assert found.format == sj.array(parts[0]).asformat(form).format
+            validate(found.storage)
