@@ -1,6 +1,7 @@
-"""What operations between products take beside their results: `python -m benchmarks.everyday_memory [--rows 1000000] [--only slices]`.
+"""What operations between products take beside their results: `python -m benchmarks.everyday_memory [--rows 1000000] [--only slices] [--formats csr,coo]`.
 
-The rows are those of `benchmarks.everyday` that select, put together, make and convert. Each is run once before; then free blocks are given up, the peak
+The rows are those of `benchmarks.everyday` that select, put together, make and convert, and some `MORE`, of the matrix in each
+of the formats (SciPy's in csr). Each is run once before; then free blocks are given up, the peak
 of the resident set is reset, and it is run again. `temporary` is the peak less what is resident while the result is there; at most the result's
 own size is allowed, and SLACK for what an allocator keeps; of two operations in a row, the result of the first is no temporary memory. SciPy's
 beside it. Needs Linux.
@@ -16,12 +17,24 @@ import numpy as np
 import scipy.sparse as sp
 
 import sparsejax as sj
+import sparsejax.numpy as snp
 from benchmarks import memory
-from benchmarks.everyday import ROWS, Data, operands
+from benchmarks.everyday import ROWS, Data, Row, both, operands
 
 BETWEEN: dict[str, Callable[[Data], Any]] = {"A[perm][:, perm]": lambda d: d["A"][d["perm"]]}
 """What a row that is two operations makes in between: a result of the first, which the second needs until it is done."""
-GROUPS = ("slices", "gathers", "lines", "putting together", "made", "formats")
+MORE = (
+    both("A[A > t]", "more", lambda d: d["A"][d["A"] > 0.5]),
+    both("A[::-1]", "more", lambda d: d["A"][::-1]),
+    Row("at[R, C].set", "more", lambda d: d["A"].at[d["R"], d["C"]].set(3.0), lambda d: None),
+    Row("tril", "more", lambda d: snp.tril(d["A"]), lambda d: sp.tril(d["A"])),
+    Row("prune(keep=2)", "more", lambda d: sj.prune(d["A"], keep=2), lambda d: None),
+    Row("prune, axis=0", "more", lambda d: sj.prune(d["A"], keep=2, axis=0), lambda d: None),
+    Row("argmax, axis=0", "more", lambda d: snp.argmax(d["A"], axis=0), lambda d: d["A"].argmax(axis=0)),
+    Row("argmax, axis=1", "more", lambda d: snp.argmax(d["A"], axis=1), lambda d: d["A"].argmax(axis=1)),
+)
+"""Rows that the table of times has not, or has in another form; SciPy's side, where it has the operation."""
+GROUPS = ("slices", "gathers", "lines", "putting together", "made", "formats", "more")
 SLACK = 1 << 20
 
 
@@ -51,18 +64,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--only", default="", help="a group or the name of a row")
+    parser.add_argument("--formats", default="csr", help="formats of the matrix, with commas between them")
     options = parser.parse_args()
-    ours, theirs = operands(options.rows)
-    print(f"{'':18}{'result':>10} {'temporary':>10} {'ratio':>7} {'SciPy':>7}   MiB, of {options.rows} rows")
-    for row in ROWS:
-        if row.group not in GROUPS or options.only not in ("", row.group, row.name) or options.rows > row.largest:
-            continue
-        (taken, own), (other, their_own) = temporary(row.ours, ours), temporary(row.scipy, theirs)
-        if row.name in BETWEEN:
-            taken, other = taken - size(BETWEEN[row.name](ours)), other - size(BETWEEN[row.name](theirs))
-        mark = " <" if taken > own + SLACK else ""
-        ratio, scipy = taken / max(own, 1), other / max(their_own, 1)
-        print(f"{row.name:18}{own / 2**20:10.1f} {taken / 2**20:10.1f} {ratio:7.2f} {scipy:7.2f}{mark}", flush=True)
+    for form in options.formats.split(","):
+        ours, theirs = operands(options.rows)
+        ours["A"] = ours["A"].asformat(form)
+        print(f"{form:18}{'result':>10} {'temporary':>10} {'ratio':>7} {'SciPy':>7}   MiB, of {options.rows} rows")
+        for row in (*ROWS, *MORE):
+            if row.group in GROUPS and options.only in ("", row.group, row.name) and options.rows <= row.largest:
+                tell(row, ours, theirs)
+
+
+def tell(row: Row, ours: Data, theirs: Data) -> None:
+    """Print the line of a row."""
+    taken, own = temporary(row.ours, ours)
+    other, their_own = temporary(row.scipy, theirs)
+    if row.name in BETWEEN:
+        taken, other = taken - size(BETWEEN[row.name](ours)), other - size(BETWEEN[row.name](theirs))
+    mark = " <" if taken > own + SLACK else ""
+    ratio, scipy = taken / max(own, 1), other / max(their_own, 1)
+    print(f"{row.name:18}{own / 2**20:10.1f} {taken / 2**20:10.1f} {ratio:7.2f} {scipy:7.2f}{mark}", flush=True)
 
 
 if __name__ == "__main__":
