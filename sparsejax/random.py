@@ -356,7 +356,7 @@ def _gamma(key: Any, a: Any, shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
 
     start = asarray(filled(new, False, bool)), asarray(filled(new, 1, wanted))
     _, _, made = while_loop(going, step, (_key(first), *start))
-    made = where(drawn, made, where(valid, np.inf, np.nan))
+    made = where(drawn, made, convert_element_type(where(valid, np.inf, np.nan), wanted))
     return made, _open(boost, new, wanted), where(small, 1.0 / where(small, alpha, 1.0), 0.0)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax import config
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, Storage, convert, counting, structural
 from sparsejax.formats.parts import diagonals, located
@@ -159,3 +160,11 @@ def test_diagonals_of_many_rows_are_kept_where_they_are_short(monkeypatch, kept,
         changed.cache.update(storage.cache)
         made = structural.diagonal(changed, k, 0, 1, Format.parse("coo", 1))
         assert np.array_equal(convert.to_dense(made), -np.diagonal(dense, k))
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (2, 2)])
+def test_no_entries_become_diagonals_by_any_way(shape):
+    for choose in ("conversion=kernel", "conversion=passes", "passes=compiled"):
+        with config.using(choose=choose):
+            made = sj.array(np.zeros(shape), format="csr").asformat("dia")
+            assert (made.shape, made.nnz, str(made.format)) == (shape, 0, "dia")

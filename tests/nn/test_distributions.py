@@ -133,6 +133,13 @@ def test_parameters_that_no_distribution_has():
     np.testing.assert_array_equal(made[:6], [-1, -1, 0, *[np.iinfo(np.int32).max] * 3])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_have_the_dtype_that_is_asked_for(dtype):
+    a = np.array([0.3, 2.0])
+    assert random.gamma(KEY, a, dtype=dtype).dtype == random.beta(KEY, a, 2.0, dtype=dtype).dtype == dtype
+    assert random.dirichlet(KEY, a, dtype=dtype).dtype == dtype
+
+
 def test_shares_of_numbers_too_small_for_their_type():
     made = random.beta(KEY, 1e-4, 1e-4, (2000,)).todense()
     assert abs(made.mean() - 0.5) < 0.06 and not np.isnan(made).any()

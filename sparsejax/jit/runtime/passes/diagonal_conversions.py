@@ -98,6 +98,7 @@ def converted(storage: Storage, format: Format) -> Storage | None:
     rows = _rows_of(storage.format, format)
     if (
         rows is None
+        or not len(storage.vals)
         or storage.dtype.itemsize not in (1, 2, 4, 8, 16)
         or sum(storage.shape) > SPREAD * len(storage.vals)
     ):
