@@ -64,6 +64,10 @@ SELECTIONS = {
 }
 
 
+HALVES = {("csc", "A[half]"), ("csc", "A[mask]")}
+"""Where room is made for all entries that are looked at, of which half are chosen: one and a half of the result at most."""
+
+
 @pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", SELECTIONS)
 @pytest.mark.parametrize("form", ["coo", "csr", "csc"])
@@ -79,4 +83,5 @@ def test_temporaries_are_no_larger_than_the_result(entries, form, name):
     A = whole.asformat(form)
     with sj.config.using(free_memory=0, num_threads=1):
         taken, size = beside(lambda: SELECTIONS[name](A, given))
-    assert taken <= size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
+    most = 1.5 if (form, name) in HALVES else 1.0
+    assert taken <= most * size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
