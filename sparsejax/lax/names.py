@@ -15,7 +15,7 @@ from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import contract, matmul
 from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise, loop_dtypes, where
-from sparsejax.lax.extents import coordinates
+from sparsejax.lax.extents import along, coordinates
 from sparsejax.lax.indexing import concatenate as _concatenate
 from sparsejax.lax.indexing import gather, window
 from sparsejax.lax.indexing import select as _selection
@@ -419,8 +419,8 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     place = normal_axis(dimension, arrays[0].ndim)
     for key in reversed(builtins.range(num_keys)):  # the last key first: stable
         order = sorting.argsort(arrays[key], place)
-        index = np.ogrid[tuple(builtins.slice(n) for n in order.shape)]
-        arrays = [x[tuple(order if d == place else p for d, p in enumerate(index))] for x in arrays]
+        index = tuple([order if d == place else along(n, d, order.ndim) for d, n in enumerate(order.shape)])
+        arrays = [x[index] for x in arrays]
     return tuple(arrays)
 
 

@@ -18,6 +18,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract
 from sparsejax.lax.elementwise import convert_element_type
+from sparsejax.lax.extents import along
 from sparsejax.lax.linear import keep, sample
 from sparsejax.lax.rules.batching import faithful, moved, spread
 from sparsejax.lax.structural import convert_format, densely, normal_axis
@@ -92,8 +93,7 @@ def _sort_jvp(primals: list[Any], tangents: list[Any], out: Any, axis: int) -> A
     x, t = primals[0], tangents[0]
     if x.format.is_dense:
         index = argsort(x, axis)
-        places = np.ogrid[tuple(map(slice, t.shape))]
-        return t[tuple(index if d == axis else p for d, p in enumerate(places))]
+        return t[tuple([index if d == axis else along(n, d, t.ndim) for d, n in enumerate(t.shape)])]
     labels = tuple(range(x.ndim))
     before = tuple(x.ndim if d == axis else d for d in labels)
     moves = moves_p.bind(x, axis=axis, dtype=np.dtype(t.dtype))

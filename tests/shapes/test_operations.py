@@ -112,6 +112,10 @@ APART = {
         lambda A, S, x, y, X: sj.grad(lambda S: snp.trace(S @ S))(S),
         lambda A, S, x, y, X: np.where(S != 0, 2 * S.T, 0),
     ),
+    "gradient of the least": (
+        lambda A, S, x, y, X: sj.grad(lambda X: snp.sort(X, axis=0)[0].sum())(X) if x.shape[0] else X,
+        lambda A, S, x, y, X: np.where(np.arange(len(X))[:, None] == X.argmin(axis=0), 1.0, 0) if len(X) else X,
+    ),
     "gradient of maxima": (
         lambda A, S, x, y, X: sj.grad(lambda X: X.max(axis=0).sum())(X) if x.shape[0] else X,
         lambda A, S, x, y, X: np.where(np.arange(len(X))[:, None] == X.argmax(axis=0), 1.0, 0) if len(X) else X,
