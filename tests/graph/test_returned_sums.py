@@ -56,3 +56,16 @@ def test_nothing_is_searched(name):
     A = sj.array(np.eye(N, M), format="csr")
     jaxpr = pipeline.cleaned(sj.make_jaxpr(sj.grad(lambda A: ENDS["@"](REPEATED[name](A))))(A).jaxpr)
     assert any(e.primitive.name == "returned" for e in jaxpr.eqns), str(jaxpr)
+
+
+@pytest.mark.parametrize("form", ["csr", "coo", "dcsr", "ell"])
+def test_masks_that_have_a_witness(form):
+    dense = np.where(RNG.random((N, M)) < 0.4, 0.5 + RNG.random((N, M)), 0.0)
+    weights = RNG.random((3, 1, 1))
+
+    def loss(A):
+        return (snp.broadcast_to(A * W[:N, :1] * snp.sin(A), (3, N, M)) * weights).sum()
+
+    wanted = np.where(dense != 0, sj.grad(loss)(sj.array(dense)).todense(), 0)
+    made = sj.jit(sj.grad(loss))(sj.array(dense, format=form)).todense()
+    np.testing.assert_allclose(made * (dense != 0), wanted, rtol=1e-12)

@@ -34,7 +34,7 @@ def returned(jaxpr: Jaxpr) -> Jaxpr:
 def _returned(eqn: Eqn, made: Mapping[Var, Eqn]) -> list[Eqn] | None:
     """A sum under a mask as entries that are returned, where one operand has the pattern of something that was broadcast to its shape."""
     params = eqn.param_dict
-    if len(params["inputs"]) != 1 or eqn.outputs[0].aval.dtype != eqn.inputs[0].aval.dtype:
+    if len(params["inputs"]) != 1 or len(eqn.inputs) != 2 or eqn.outputs[0].aval.dtype != eqn.inputs[0].aval.dtype:
         return None
     (value, mask), ((labels,), output) = eqn.inputs, (params["inputs"], params["output"])
     summed = [axis for axis, x in enumerate(labels) if x not in output]
