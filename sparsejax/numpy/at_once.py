@@ -182,7 +182,7 @@ def masked(x: Array, mask: Array) -> Array | None:
     >>> import sparsejax as sj
     >>> A = sj.array([[0, 2], [3, 0]], format="csr")
     >>> masked(A, A > 2)
-    Array(shape=(1,), dtype=int64, format=coo, nnz=1)
+    Array({0: 3}, shape=(1,), dtype=int64, format=coo, nnz=1, density=1, bytes=28)
     """
     if mask._aval.shape != x._aval.shape or mask._aval.dtype != np.bool_ or mask._aval.format.is_dense:
         return None

@@ -171,14 +171,14 @@ def _stage(loop: Loop, stmt: cin.Stmt, registers: Registers) -> Stage | None:
         case _:
             return None
     leader = next((a for a in cin.accesses(body.rhs) if len(a.indices) == 2 and _leads(loop, a, var)), None)
-    if leader is None:
-        return None
+    if leader is None or simplify.exhaust_stmt(body, {leader}) is not None:
+        return None  # what is not stored counts too
     for condition in simplify.conditions(body):
         left = simplify.assume(body, condition, True)
         if condition != cin.Call("stored", (leader,), condition.dtype) or not isinstance(left, cin.Assign):
             return None
         body = left
-    if simplify.exhaust_stmt(body, {leader}) is not None or simplify.conditions(body):
+    if simplify.conditions(body):
         return None
     others = [a for a in cin.accesses(body.rhs) if a != leader]
     if not all(_beside(a, leader) or _reads_densely(loop, a, registers) for a in others):
