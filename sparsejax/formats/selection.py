@@ -128,14 +128,7 @@ def _joined_rows(storages: Sequence[Storage], axis: int, format: Format) -> Stor
     """As `concatenate`, of arrays that list all coordinates, by their rows, which none has more of than entries; None for others."""
     if unlisted.rows_format(format) is None or axis == format.order[0]:
         return None
-    rows = []
-    for storage in storages:
-        own = unlisted.as_rows(storage)
-        if own is None:
-            return None
-        rows.append(own)
-    made = joined.joined(rows, axis)
-    return None if made is None else unlisted.as_list(made, format)
+    return unlisted.by_rows(lambda *rows: joined.joined(rows, axis), *storages)
 
 
 def selection(

@@ -67,9 +67,7 @@ def _of_list(storage: Storage, keys: Sequence[Key], format: Format) -> Storage |
     lead = keys[format.order[0]]
     if isinstance(lead, range) and lead.step == 1:
         return None
-    rows = unlisted.as_rows(storage)
-    made = None if rows is None else by_levels(rows, keys, (), rows.format)
-    return None if made is None else unlisted.as_list(made, format)
+    return unlisted.by_rows(lambda rows: by_levels(rows, keys, (), rows.format), storage)
 
 
 def by_coordinates(storage: Storage, keys: Sequence[Key], axes: Sequence[int], format: Format) -> Storage:

@@ -7,6 +7,7 @@ coo   0 0 2   as rows   pos 0 2 2 3    and back   0 0 2
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -72,3 +73,21 @@ def as_list(rows: Storage, form: Format) -> Storage:
     lead = passes.over(max(len(crd), len(pos))).owners(pos).astype(crd_dtype(count), copy=False)
     ends = np.array((0, len(crd)))
     return Storage(form, rows.shape, rows.fill_value, ((ends, lead), (crd,), *others), rows.vals)
+
+
+def by_rows(work: Callable[..., Storage | None], *listed: Storage) -> Storage | None:
+    """What `work` makes of arrays of one format read as rows, as an array in that format again; None where one cannot be read so, or `work` gives None.
+
+    >>> from sparsejax.formats import convert
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("coo", 2), 0.0)
+    >>> by_rows(lambda rows: rows.with_values(2 * rows.vals, 0.0), A).vals
+    array([10., 12.])
+    """
+    read = []
+    for storage in listed:
+        rows = as_rows(storage)
+        if rows is None:
+            return None
+        read.append(rows)
+    made = work(*read)
+    return None if made is None else as_list(made, listed[0].format)

@@ -34,9 +34,10 @@ def written(
     array([[0., 5.],
            [7., 8.]])
     """
-    rows = unlisted.as_rows(storage) if format == storage.format and storage.ndim == 2 else None
-    if rows is not None:
-        return unlisted.as_list(written(rows, columns, vals, rows.format, along), format)
+    if format == storage.format and storage.ndim == 2:
+        made = unlisted.by_rows(lambda rows: written(rows, columns, vals, rows.format, along), storage)
+        if made is not None:
+            return made
     listed = unlisted.listed_rows(format) if format == storage.format else None
     if format == storage.format and located.searched(format):
         if len(vals) == 1:
@@ -53,9 +54,9 @@ def written(
             found = located.positions(storage, columns)
             here = np.array([-1]) if found is None else found
         if not len(here) or here.min() >= 0:
-            made = storage.vals.copy()
-            made[here] = vals
-            return storage.with_values(made, storage.fill_value)
+            replaced = storage.vals.copy()
+            replaced[here] = vals
+            return storage.with_values(replaced, storage.fill_value)
     if not all(level.unique for level in storage.format.levels):
         storage = convert.convert(storage, Format.parse("coo", storage.ndim))
     old, before = storage.expand()
@@ -79,10 +80,10 @@ def added(storage: Storage, columns: Sequence[Array], vals: Array, format: Forma
     """
     if math.prod(storage.shape) >= 2**63:
         return None
-    rows = unlisted.as_rows(storage) if format == storage.format and storage.ndim == 2 else None
-    if rows is not None:
-        made = added(rows, columns, vals, rows.format)
-        return None if made is None else unlisted.as_list(made, format)
+    if format == storage.format and storage.ndim == 2:
+        made = unlisted.by_rows(lambda rows: added(rows, columns, vals, rows.format), storage)
+        if made is not None:
+            return made
     listed = unlisted.listed_rows(format) if format == storage.format else None
     order = tuple(range(storage.ndim)) if listed is None else listed
     columns, vals = _summed(columns, vals, storage, order)
