@@ -35,6 +35,7 @@ from sparsejax.lax.random_bits import random_bits
 from sparsejax.lax.reduce import reduce
 from sparsejax.lax.sorting import argsort
 from sparsejax.lax.structural import broadcast_to, convert_format, extent, extents, integer, normal_axis, reshape
+from sparsejax.lax.typing_rules import broadcast_shapes
 
 __all__ = [
     "PRNGKey",
@@ -364,7 +365,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = float) -> Arr
     """Numbers of the beta distribution, as a share of two of the gamma distribution, taken from their logarithms: those of small `a` and `b` are too
     small for their type. nan where `a` or `b` is negative or nan."""
     first, second = split(key)
-    new = np.broadcast_shapes(np.shape(a), np.shape(b)) if shape is None else extents(shape)
+    new = broadcast_shapes(asarray(a, "a").shape, asarray(b, "b").shape) if shape is None else extents(shape)
     x, y = _log_gamma(first, a, new, dtype), _log_gamma(second, b, new, dtype)
     return 1.0 / (1.0 + elementwise("exp", y - x))
 
@@ -410,7 +411,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
             where(elementwise("logical_and", going, elementwise("less_equal", time, limit)), count + 1, count),
         )
 
-    zeros = asarray(np.zeros(new)), asarray(np.zeros(new, np.int64))
+    zeros = asarray(filled(new, 0, np.float64)), asarray(filled(new, 0, np.int64))
     counted = while_loop(arriving, arrive, (_key(first), *zeros))[2]
     many = where(few, 10.0, rate)
     b = 0.931 + 2.53 * elementwise("sqrt", many)
@@ -436,7 +437,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
         taken = elementwise("logical_or", quick, elementwise("logical_and", elementwise("logical_not", out), fits))
         return key, elementwise("logical_or", done, taken), where(done, made, where(taken, k, made))
 
-    start = (few, asarray(np.zeros(new)))
+    start = few, zeros[0]
     _, _, rejected = while_loop(going, step, (_key(second), *start))
     most = np.iinfo(wanted).max if wanted.kind in "iu" else np.inf
     beyond = elementwise("greater_equal", rejected, float(most))

@@ -45,8 +45,12 @@ class Scope:
         """Symbols that are not free: what the program asked says that they are these polynomials of others, with the lines that asked."""
         self.answered: dict[str, str] = {}
         """Quotients and remainders that were found to be some number, with the lines that asked: a guard says so, for as long as no shape has them."""
+        self.born: dict[str, tuple[int, str]] = {}
+        """Symbols for how often a number goes into another symbol whose remainder stays (`_narrow`): their values at hand, and that symbol."""
         self._values = dict(values)
         self._least: dict[str, int | None] = dict.fromkeys(values, LEAST)
+        self._divided: dict[str, tuple[Terms, int]] = {}
+        """What quotients and remainders divide, and by which number."""
 
     def named(self, name: str) -> SymbolicDim:
         """The symbol of that name, made when it is first asked for: a type names it, no array. Questions are answered for some large number."""
@@ -78,9 +82,15 @@ class Scope:
             total += c * math.prod(low for low in lows if low is not None)
         return total
 
-    def atom(self, code: str, value: int, least: int | None) -> SymbolicDim:
-        """An expression that is no polynomial, as a symbol of its own."""
-        self._values[code], self._least[code] = value, least
+    def divided(self, dividend: Terms, sign: str, divisor: Terms) -> SymbolicDim:
+        """A quotient or a remainder that is no polynomial, as a symbol of its own."""
+        above, below = self.value(dividend), self.value(divisor)
+        low, by = self.least(dividend), self.least(divisor)
+        code = f"{_nested(_code(dividend))}{sign}{_nested(_code(divisor))}"
+        self._values[code] = above // below if sign == "//" else above % below
+        self._least[code] = 0 if low is not None and low >= 0 and by is not None and by > 0 else None
+        if all(not atoms for atoms, _ in divisor):
+            self._divided[code] = dividend, below
         return SymbolicDim(self, (((code,), 1),))
 
     def ask(self, terms: Terms, sign: str) -> bool:
@@ -114,14 +124,33 @@ class Scope:
         if len(met) == 1 and met[0] not in self.symbols and not self.of_types:
             self.answered.setdefault(met[0], line)
             return
-        self._hold(terms, line)
+        self._narrow(terms, line)
 
     def settle(self, codes: Iterable[str]) -> None:
-        """Take down that symbols keep their values of which some extent of the program is made, one of these, that was found to be a number: shapes may
-        have been taken to be equal for it."""
+        """Take down that symbols keep their remainders, or their values, of which some extent of the program is made, one of these, that was found to be
+        a number: shapes may have been taken to be equal for it."""
         for atom, line in self.answered.items():
             if any(atom in code for code in codes):
-                self._hold((((atom,), 1),), line)
+                self._narrow((((atom,), 1),), line)
+
+    def _narrow(self, terms: Terms, line: str) -> None:
+        """Take down what quotients and remainders in a polynomial ask of a symbol: that its remainder stays. n - n//2 == n//2 says that n is 2*h, of which
+        all of these are polynomials, for a new symbol h. All symbols keep their values where they do not divide a single one by numbers."""
+        found = [self._divided.get(a, ((), 0)) for atoms, _ in terms for a in atoms if a not in self.symbols]
+        names = {a for dividend, _ in found for atoms, _ in dividend for a in atoms if len(dividend) <= 2}
+        by, name = math.lcm(*(n for _, n in found)), next(iter(names), "")
+        if any(parent == name for _, parent in self.born.values()):
+            return  # the trace with that symbol will tell
+        if self.of_types or by < 2 or len(names) != 1 or name not in self.symbols or name in self.solved:
+            self._hold(terms, line)
+            return
+        often, rest = divmod(self._values[name], by)
+        new = f"{name}_by_{by}"
+        if new in self._values:
+            self._hold(terms, line)
+            return
+        self.born[new] = often, name
+        self.solved[name] = _sum((((new,), by),), (((), rest),) if rest else ()), line
 
     def _hold(self, terms: Terms, line: str) -> None:
         """All symbols of a polynomial keep their values: rarely more than is needed."""
@@ -265,10 +294,12 @@ class SymbolicDim:
         common = _divided(self.terms, terms)
         if common is not None:
             return self._made(common) if sign == "//" else 0
-        number = self.hint // int(self.scope.value(terms)) if sign == "//" else self.hint % self.scope.value(terms)
-        low, below = self.scope.least(self.terms), self.scope.least(terms)
-        least = 0 if low is not None and low >= 0 and below is not None and below > 0 else None
-        return self.scope.atom(f"{_nested(self.code)}{sign}{_nested(_code(terms))}", number, least)
+        if len(terms) == 1 and not terms[0][0]:  # (c*n + k) // c, of any n
+            by, rest = terms[0][1], self.scope.value(tuple(t for t in self.terms if not t[0]))
+            whole = _divided(tuple(t for t in self.terms if t[0]), terms)
+            if whole is not None:
+                return self._made(_sum(whole, (((), rest // by),) if rest // by else ())) if sign == "//" else rest % by
+        return self.scope.divided(self.terms, sign, terms)
 
     def __floordiv__(self, other: Any) -> Any:
         terms = self._other(other)

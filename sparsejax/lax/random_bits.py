@@ -79,12 +79,14 @@ random_bits_p = Primitive(
 )
 
 
-@functools.lru_cache(maxsize=64)
 def _numbers(shape: tuple[Any, ...], axis: int) -> Any:
     """How many entries there are before those of every coordinate of an axis."""
     count, stride = shape[axis], math.prod(shape[axis + 1 :])
-    if not is_known((count, stride)):
-        return coordinates(span(0, count * stride, stride), WORD)
+    return _counted(count, stride) if is_known((count, stride)) else coordinates(span(0, count * stride, stride), WORD)
+
+
+@functools.lru_cache(maxsize=64)
+def _counted(count: int, stride: int) -> Array:
     counted = np.arange(count, dtype=WORD)
     return Array(ingest.as_storage(counted if stride == 1 else counted * WORD.type(stride % 2**64)))
 

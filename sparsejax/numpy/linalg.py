@@ -469,7 +469,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
     a, b = _dense("lstsq", a), _dense("lstsq", b)
     if a.ndim != 2 or b.ndim not in (1, 2):
         raise LinAlgError(f"lstsq takes a matrix and one or more columns, not shapes {a.shape} and {b.shape}")
-    least = float(np.finfo(_floating(a).dtype).eps) * max(a.shape) if rcond is None else float(rcond)
+    least = None if rcond is None else float(rcond)
     x = matmul(decompositions.pinv(a, least), b)
     rest = elementwise("absolute", elementwise("subtract", b, matmul(a, x)))
     squares = reductions.sum(elementwise("multiply", rest, rest), 0)

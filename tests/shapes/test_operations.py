@@ -8,6 +8,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax.scipy.sparse.linalg import gmres
 
 SHAPES, KNOWN = 30, 15
 EDGES = [(0, 0), (1, 1), (0, 3), (3, 0), (1, 4), (4, 1), (2, 2), (2, 3), (3, 2)]
@@ -35,6 +36,22 @@ def _changed(a, key, change):
 
 def _two_diagonals(x):
     return np.diag(x) + np.diag(x[1:], 1)
+
+
+def _halves(x):
+    return x[: x.shape[0] // 2] + x[x.shape[0] // 2 :]
+
+
+def _leading(p, S):
+    few = S[: S.shape[0] // 4, : S.shape[0] // 4]
+    return few + 9 * p.eye(few.shape[0])
+
+
+def _record(a):
+    """How many numbers behind each, itself included, it is the largest of so far."""
+    best = np.maximum.accumulate(a)
+    new = np.concatenate([[True], best[1:] != best[:-1]]) if len(a) else np.zeros(0, bool)
+    return np.bincount(np.maximum.accumulate(np.where(new, np.arange(len(a)), 0)), minlength=len(a)).astype(float)
 
 
 def _gcn(p, S, X):
@@ -78,6 +95,9 @@ OPERATIONS = {
     "delete": lambda p, A, S, x, y, X: p.delete(x, -1) if x.shape[0] else x,
     "delete several": lambda p, A, S, x, y, X: p.delete(X, [2, 0, -1, 2, -3], 0) if x.shape[0] > 2 else x,
     "delete a slice": lambda p, A, S, x, y, X: p.delete(A, slice(1, -3), 1),
+    "pseudoinverse": lambda p, A, S, x, y, X: p.linalg.pinv(X),
+    "least squares": lambda p, A, S, x, y, X: p.linalg.lstsq(X, x, rcond=None)[0] if x.shape[0] else x,
+    "halves of an even extent": lambda p, A, S, x, y, X: _halves(x) if x.shape[0] % 2 == 0 else x,
     "parts": lambda p, A, S, x, y, X: p.array_split(x, 2)[0] if x.shape[0] else x,
     "parts at places": lambda p, A, S, x, y, X: p.array_split(x, [3, -2])[1],
     "fourier transform": lambda p, A, S, x, y, X: p.fft.fft(x, norm="ortho") if x.shape[0] else x,
@@ -129,6 +149,26 @@ APART = {
             sj.lax.fori_loop(1, x.shape[0], lambda k, v: v.at[k].add(v[k - 1] * 0.5), x) if x.shape[0] else x
         ),
         lambda A, S, x, y, X: np.array(list(itertools.accumulate(x, lambda s, v: s * 0.5 + v))),
+    ),
+    "running extremes": (
+        lambda A, S, x, y, X: sj.lax.cummax(X, axis=0) - sj.lax.cummin(X, axis=0, reverse=True),
+        lambda A, S, x, y, X: np.maximum.accumulate(X) - np.minimum.accumulate(X[::-1])[::-1],
+    ),
+    "gradient of running maxima": (
+        lambda A, S, x, y, X: sj.grad(lambda x: sj.lax.cummax(x).sum())(x),
+        lambda A, S, x, y, X: _record(x),
+    ),
+    "gradient of running products": (
+        lambda A, S, x, y, X: sj.grad(lambda x: sj.lax.cumprod(x, reverse=True).sum())(x * 0 + 1),
+        lambda A, S, x, y, X: np.arange(len(x)) + 1.0,
+    ),
+    "associative scan": (
+        lambda A, S, x, y, X: sj.lax.associative_scan(lambda a, b: a * b, x),
+        lambda A, S, x, y, X: np.cumprod(x),
+    ),
+    "equations of few unknowns": (
+        lambda A, S, x, y, X: gmres(_leading(snp, S), x[: x.shape[0] // 4], rtol=1e-14)[0] if x.shape[0] > 3 else x,
+        lambda A, S, x, y, X: np.linalg.solve(_leading(np, S), x[: len(x) // 4]) if len(x) > 3 else x,
     ),
     "jacrev": (lambda A, S, x, y, X: sj.jacrev(lambda w: X @ w)(snp.ones(3)), lambda A, S, x, y, X: X),
 }
@@ -186,6 +226,11 @@ DRAWN = {
     "numbers for many keys": lambda x, X: sj.vmap(lambda k: sj.random.normal(k, (3,)))(
         sj.random.split(KEY, x.shape[0])
     ),
+    "gamma": lambda x, X: sj.random.gamma(KEY, 0.2 + x * x),
+    "gamma of a shape": lambda x, X: sj.random.gamma(KEY, 2.5, X.shape),
+    "beta": lambda x, X: sj.random.beta(KEY, 0.2 + X * X, 1 + x[:, None] * x[:, None]),
+    "dirichlet": lambda x, X: sj.random.dirichlet(KEY, 0.2 + X * X),
+    "poisson": lambda x, X: sj.random.poisson(KEY, 8 + 4 * x),
     "segment means": lambda x, X: sj.nn.segment_mean(X.T, np.array([0, 2, 1]), x.shape[0]),
     "segment softmax": lambda x, X: sj.nn.segment_softmax(X.T, np.array([0, 2, 1]), x.shape[0]),
 }

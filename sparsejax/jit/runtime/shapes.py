@@ -117,11 +117,11 @@ class Refused(Exception):
 
 
 class Solved(Exception):
-    """What a program asked says that some symbols are polynomials of others."""
+    """What a program asked says that some symbols are polynomials of others, some of which are new."""
 
-    def __init__(self, found: dict[str, tuple[Terms, str]]) -> None:
-        super().__init__(", ".join(found))
-        self.found = found
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(", ".join(scope.solved))
+        self.found, self.born = scope.solved, scope.born
 
 
 class Member:
@@ -421,23 +421,30 @@ class Family:
                     return None
             self._samples.insert(0, tuple(-n for n in extents))  # as if all of them had been others before
         solved: dict[str, Terms] = {}
+        born: dict[str, tuple[int, str]] = {}
         while True:
             places = self._places(extents, avals)
-            free = {p for p in places if isinstance(p, str)} - set(solved)
+            free = {*born, *(p for p in places if isinstance(p, str))} - set(solved)
             if not free or len(self._members) >= MEMBERS:
                 return None
-            again = functools.partial(self._traced, places, solved, extents, avals, make)
+            again = functools.partial(self._traced, places, solved, born, extents, avals, make)
             known = (
                 None if record is None or solved else record.recall(avals, places, functools.partial(_closed, again))
             )
             try:
                 member = again() if known is None or known.find(extents) is None else known
             except Solved as more:
-                for name, (terms, line) in more.found.items():
-                    if any(atoms for atoms, _ in terms):
-                        solved[name] = terms
-                    else:
-                        self._fixed |= {k: line for k, place in enumerate(places) if place == name}
+                if any(n < LEAST for n, _ in more.born.values()):
+                    return None
+                solved |= {name: terms for name, (terms, _) in more.found.items()}
+                born |= more.born
+                fixed = {name: line for name, (terms, line) in more.found.items() if not any(a for a, _ in terms)}
+                for name, line in fixed.items():
+                    while name in born:
+                        name = born[name][1]
+                    self._fixed |= {k: line for k, place in enumerate(places) if place == name}
+                if fixed:  # what is left has other names
+                    solved, born = {}, {}
                 continue
             except Refused as reason:
                 self.refused = str(reason)
@@ -471,12 +478,14 @@ class Family:
         self,
         places: Sequence[int | str],
         solved: dict[str, Terms],
+        born: Mapping[str, tuple[int, str]],
         extents: Sequence[int],
         avals: Sequence[Aval],
         make: Make,
     ) -> Member:
         values = {p: n for p, n in zip(places, extents, strict=True) if isinstance(p, str)}
-        scope = Scope({name: n for name, n in values.items() if name not in solved})
+        numbers = values | {name: n for name, (n, _) in born.items()}
+        scope = Scope({name: n for name, n in numbers.items() if name not in solved})
         known = {name: scope.put(((((name,), 1),)), solved) for name in values}
         stands = [SymbolicDim(scope, known[p]) if isinstance(p, str) else p for p in places]
         given = iter(stands)
@@ -488,7 +497,7 @@ class Family:
         except Exception as error:
             refused = error
         if scope.solved:
-            raise Solved(scope.solved) from refused
+            raise Solved(scope) from refused
         if refused is not None:
             raise Refused(f"{type(refused).__name__}: {refused}") from refused
         return member

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax.core.primitive import Primitive, asarray
+from sparsejax.core.symbolic import span
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise, where
+from sparsejax.lax.extents import along, extent, filled
 from sparsejax.lax.indexing import concatenate, window
 from sparsejax.lax.library.calls import on_arrays
 from sparsejax.lax.library.scans import associative_scan
@@ -33,9 +35,9 @@ def _accumulated(x: NDArray[Any], kind: str, axis: int, reverse: bool) -> NDArra
 def _before(x: Any, first: Any, axis: int, reverse: bool) -> Any:
     """`x` moved by one place along `axis`, `first` in front."""
     n = x.shape[axis]
-    kept = range(1, n) if reverse else range(n - 1)
-    rest = window(x, [kept if d == axis else range(m) for d, m in enumerate(x.shape)])
-    edge = asarray(np.full([1 if d == axis else m for d, m in enumerate(x.shape)], first, x.dtype))
+    kept = span(1, n) if reverse else span(0, n - 1)
+    rest = window(x, [kept if d == axis else span(0, m) for d, m in enumerate(x.shape)])
+    edge = asarray(filled(tuple([1 if d == axis else m for d, m in enumerate(x.shape)]), first, x.dtype))
     return concatenate([rest, edge] if reverse else [edge, rest], axis)
 
 
@@ -53,13 +55,13 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], out: Any, kind: str, a
         return associative_scan(joined, (x, steps), reverse, axis)[1]
     # the place of the last entry that is an extreme so far
     n = x.shape[axis]
-    numbers = np.arange(n).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
-    numbers = n - 1 - numbers if reverse else numbers
+    last = extent(n - 1)
+    numbers = along(n, axis, x.ndim)
+    numbers = last - numbers if reverse else numbers
     new = elementwise("not_equal", out, _before(out, np.nan if x.dtype.kind == "f" else 0, axis, reverse))
     places = cumulative("max", where(new, numbers, 0), axis, reverse)
-    places = elementwise("subtract", n - 1, places) if reverse else places
-    index = np.ogrid[tuple(map(slice, x.shape))]
-    return t[tuple(places if d == axis else p for d, p in enumerate(index))]
+    places = elementwise("subtract", last, places) if reverse else places
+    return t[tuple(places if d == axis else along(m, d, x.ndim) for d, m in enumerate(x.shape))]
 
 
 cumulative_p: Primitive = Primitive(

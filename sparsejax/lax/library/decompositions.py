@@ -290,11 +290,12 @@ def qr(a: Any, full: bool = False) -> tuple[Any, Any]:
 
 
 def _pinv(a: NDArray[Any], rtol: Any) -> NDArray[Any]:
-    """NaN where `a` is not finite."""
+    """NaN where `a` is not finite. The precision of its type times its larger extent is `rtol` where that is None."""
     if not a.size:
         return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
     finite = np.isfinite(a).all(axis=(-2, -1), keepdims=True)
-    made = np.linalg.pinv(np.where(finite, a, 0), rcond=rtol)
+    least = float(np.finfo(a.dtype).eps) * max(a.shape[-2:]) if rtol is None else rtol
+    made = np.linalg.pinv(np.where(finite, a, 0), rcond=least)
     return np.where(finite, made, np.nan)
 
 
@@ -327,5 +328,4 @@ def pinv(a: Any, rtol: float | None = None) -> Any:
            [0. , 0. ]], dtype=float64)
     """
     a = matrices(a, "the argument of pinv", square=False)
-    least = float(np.finfo(a.dtype).eps) * max(1, *a.shape[-2:]) if rtol is None else float(rtol)
-    return pinv_p.bind(a, rtol=least)
+    return pinv_p.bind(a, rtol=None if rtol is None else float(rtol))

@@ -14,7 +14,8 @@ from sparsejax.lax.structural import convert_format, normal_axis
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """The results of combining all elements along `axis` up to and including each, by an associative function `fn(a, b)` of trees of
-    arrays, as `jax.lax.associative_scan`. Dense. O(n log n) work in log2(n) rounds (Hillis and Steele, 1986).
+    arrays, as `jax.lax.associative_scan`. Dense. O(n log n) work in log2(n) rounds (Hillis and Steele, 1986). Under `jit` a trace serves all extents
+    that take as many rounds.
 
     >>> import numpy as np
     >>> associative_scan(lambda a, b: a * b, np.array([1.0, 2.0, 3.0]))

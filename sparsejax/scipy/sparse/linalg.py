@@ -7,7 +7,6 @@ the same method. So derivatives are as accurate as the tolerance lets them be, a
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import stack
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
+from sparsejax.lax.extents import along
 from sparsejax.lax.library.callbacks import observe
 from sparsejax.lax.library.decompositions import pinv
 from sparsejax.lax.linalg import spsolve
@@ -133,8 +133,7 @@ def gmres(
         raise ValueError(f"gmres: solve_method {solve_method!r} is not implemented; it must be 'batched'")
     if restart < 1:
         raise ValueError(f"gmres: restart={restart} must be at least 1")
-    size = max(1, math.prod(np.shape(b) if not hasattr(b, "shape") else b.shape))
-    return _solution("gmres", min(restart, size), A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
+    return _solution("gmres", restart, A, b, x0, tol if rtol is None else rtol, atol, maxiter, M)
 
 
 def bicgstab(
@@ -376,11 +375,12 @@ def _cg(
 
 @functools.lru_cache
 def _gmres(restart: int) -> Algorithm:
-    """GMRES with cycles of `restart` steps: basis (restart + 1, n), Hessenberg matrix (restart + 1, restart)."""
+    """GMRES with cycles of `restart` steps, or of as many as there are unknowns: basis (steps + 1, n), Hessenberg matrix (steps + 1, steps)."""
 
     def algorithm(A: Function, M: Function, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any) -> tuple[Any, Any]:
         limit = _limit(b, rtol, atol)
-        numbers = np.arange(restart + 1)
+        steps = min(restart, max(1, b.size))
+        numbers = along(steps + 1, 0, 1)
         smallest = float(np.finfo(b.dtype).eps)
 
         def unit(k: Any) -> Any:
@@ -406,17 +406,17 @@ def _gmres(restart: int) -> Algorithm:
             norm = where(fresh, norm, 0)
             scale = where(fresh, 1 / where(fresh, norm, 1), 0)
             column = h + again + unit(k + 1) * norm
-            return basis + _outer(unit(k + 1) * scale, w), hessenberg + _outer(column, unit(k)[:restart]), w * scale
+            return basis + _outer(unit(k + 1) * scale, w), hessenberg + _outer(column, unit(k)[:steps]), w * scale
 
         def cycle(state: Any) -> Any:
             x, r, rest, k = state
             norm = elementwise("sqrt", rest)
             v = reshape(r, (b.size,)) / norm
             basis = _outer(unit(0), v)
-            empty = full(Aval((restart + 1, restart), b.dtype, basis.format, 0), 0)
-            basis, hessenberg, _ = fori_loop(0, restart, arnoldi, (basis, empty, v))
+            empty = full(Aval((steps + 1, steps), b.dtype, basis.format, 0), 0)
+            basis, hessenberg, _ = fori_loop(0, steps, arnoldi, (basis, empty, v))
             y = pinv(hessenberg, 1e-15)[:, 0] * norm
-            x = x + M(reshape(combined(basis[:restart], y), b.shape))
+            x = x + M(reshape(combined(basis[:steps], y), b.shape))
             r = b - A(x)
             return x, r, _square(r), k + 1
 
