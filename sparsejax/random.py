@@ -114,8 +114,6 @@ def fold_in(key: Any, data: int) -> Any:
 def bits(key: Any, shape: Any = (), *, like: Any = None) -> Array:
     """64 random bits per entry, as uint64; with `like`, for the stored entries of a sparse array."""
     wanted = extents(shape) if like is None else asarray(like, "like").shape
-    if any(n < 0 for n in wanted):
-        raise ValueError(f"shape={wanted} has negative extents")
     return random_bits(_key(key), wanted, None if like is None else asarray(like, "like"))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.symbolic import NAMED, SymbolicDim
 from sparsejax.formats import Format
-from sparsejax.formats.validate import checked_shape
+from sparsejax.formats.validate import check_extents, checked_shape, is_shape
 
 _kinds: dict[Any, int] = {}
 _next_kind = itertools.count()
@@ -80,7 +80,10 @@ class Aval(_Fields):
         is_literal: bool = False,
     ) -> None:
         put = object.__setattr__
-        put(self, "shape", tuple([n if type(n) is int else _extent(n) for n in shape]))
+        if not is_shape(shape):
+            shape = tuple([n if type(n) is int else _extent(n) for n in shape])
+            check_extents([n for n in shape if type(n) is int], "shape")
+        put(self, "shape", shape)
         put(self, "dtype", np.dtype(dtype))
         put(self, "format", format)
         known = type(fill_value) is self.dtype.type

@@ -93,17 +93,31 @@ def checked_shape(shape: Iterable[Any]) -> tuple[int, ...]:
     >>> checked_shape((np.int32(2), 3))
     (2, 3)
     """
+    if is_shape(shape):
+        return shape  # type: ignore[return-value]
+    try:
+        made = tuple([operator.index(n) for n in shape])
+    except TypeError:
+        raise FormatError(f"shape={shape!r} must hold integers") from None
+    check_extents(made, "shape")
+    return made
+
+
+def is_shape(shape: Any) -> bool:
+    """Whether it is a tuple of Python's integers that are extents, so that nothing is left to check or convert."""
     if type(shape) is tuple:
         for n in shape:
             if type(n) is not int or not 0 <= n < 2**63:
                 break
         else:
-            return shape
-    try:
-        made = tuple(operator.index(n) for n in shape)
-    except TypeError:
-        raise FormatError(f"shape {shape!r} must hold integers") from None
-    for axis, extent in enumerate(made):
-        if not 0 <= extent < 2**63:
-            raise FormatError(f"axis {axis} of shape {made} has extent {extent}; extents are from 0 to 2^63 - 1")
-    return made
+            return True
+    return False
+
+
+def check_extents(numbers: Sequence[Any], what: str, alone: bool = False) -> None:
+    """FormatError, naming argument and axis, unless all numbers are from 0 to 2^63 - 1; `alone`: the argument is the only one of them. Those that
+    are not known while a function is traced have 64 bits, but may be negative: what they are asked becomes a guard."""
+    for axis, n in enumerate(numbers):
+        if n < 0 or (type(n) is int and n >= 2**63):
+            place = f"{what}={n} is no extent" if alone else f"axis {axis} of {what}={tuple(numbers)} has extent {n}"
+            raise FormatError(f"{place}; extents are from 0 to 2^63 - 1")

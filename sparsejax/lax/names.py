@@ -28,9 +28,9 @@ from sparsejax.lax.structural import (
     extent,
     extents,
     integer,
-    integers,
     normal_axis,
     reshape,
+    signed_integers,
 )
 
 # ------------------------------------------------------------------------------------------------------- elementwise
@@ -233,8 +233,8 @@ def slice(
     Raises ValueError, naming the dimension, for windows that reach out of the array, and for steps that are not positive.
     """
     x = asarray(operand)
-    starts, limits = integers(start_indices, "start_indices"), integers(limit_indices, "limit_indices")
-    steps = (1,) * x.ndim if strides is None else integers(strides, "strides")
+    starts, limits = signed_integers(start_indices, "start_indices"), signed_integers(limit_indices, "limit_indices")
+    steps = (1,) * x.ndim if strides is None else signed_integers(strides, "strides")
     if not len(starts) == len(limits) == len(steps) == x.ndim:
         raise ValueError(
             f"start_indices, limit_indices and strides must have {x.ndim} numbers each, one per dimension of operand, not {len(starts)}, "

@@ -20,6 +20,7 @@ from sparsejax.errors import FormatError, TracerIntegerConversionError
 from sparsejax.formats import Format, convert, grouping, selection, structural
 from sparsejax.formats.parts import constant, diagonals
 from sparsejax.formats.storage import Storage, dense_template
+from sparsejax.formats.validate import check_extents, is_shape
 from sparsejax.jit.ir import cin
 from sparsejax.lax import typing_rules as rules
 
@@ -98,30 +99,29 @@ def integer(value: Any, what: str) -> int:
         raise TypeError(f"{what}={value!r} must be an integer") from None
 
 
-def integers(values: Any, what: str) -> tuple[int, ...]:
-    """One integer or a sequence of them (or of extents that are not known); TypeError, naming the argument, for anything else."""
+def signed_integers(values: Any, what: str) -> tuple[int, ...]:
+    """One integer or a sequence of them (or of extents that are not known), which may be negative; TypeError, naming the argument, for anything else."""
     if not np.iterable(values) or isinstance(values, str):
         values = (values,)
     return tuple([cast(int, n) if isinstance(n, SymbolicDim) else integer(n, what) for n in values])
 
 
 def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
-    """A shape given as one integer or a sequence of them (or of extents that are not known).
+    """A shape given as one integer or a sequence of them (or of extents that are not known), none of which is negative.
 
     TypeError, naming the argument, for anything else; FormatError for a negative extent, or one beyond 64 bits.
     """
-    made = integers(shape, what)
-    for axis, n in enumerate(made):
-        if n < 0 or (type(n) is int and n >= 2**63):
-            raise FormatError(f"axis {axis} of {what} {made} has extent {n}; extents are from 0 to 2^63 - 1")
+    if is_shape(shape):
+        return cast(tuple[int, ...], shape)
+    made = signed_integers(shape, what)
+    check_extents(made, what)
     return made
 
 
 def extent(value: Any, what: str) -> Any:
     """One extent: see `extents`."""
     n = value if isinstance(value, SymbolicDim) else integer(value, what)
-    if n < 0 or (type(n) is int and n >= 2**63):
-        raise FormatError(f"{what}={n} must be an extent, from 0 to 2^63 - 1")
+    check_extents((n,), what, alone=True)
     return n
 
 
@@ -246,7 +246,7 @@ def reshape(x: Any, shape: Any, format: str | Format | None = None) -> Array:
     A dense array stays dense; a sparse one comes out as coo unless `format` says otherwise. O(stored entries).
     """
     x = asarray(x)
-    wanted = integers(shape, "shape")
+    wanted = signed_integers(shape, "shape")
     new = list(wanted)
     if new.count(-1) > 1:
         raise ValueError("can only specify one unknown dimension")

@@ -19,10 +19,10 @@ from sparsejax.lax.structural import (
     broadcast_to,
     expand_dims,
     integer,
-    integers,
     normal_axes,
     normal_axis,
     reshape,
+    signed_integers,
     transpose,
 )
 from sparsejax.numpy.indexing import flip, getitem, take
@@ -39,7 +39,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Array:
     if axis is None:
         return reshape(roll(reshape(x, (x.size,)), shift, 0), x.shape, None if x.format.is_dense else x.format)
     listed = axis if isinstance(axis, tuple | list) else (axis,)
-    shifts, axes = np.broadcast_arrays(integers(shift, "shift"), [normal_axis(a, x.ndim) for a in listed])
+    shifts, axes = np.broadcast_arrays(signed_integers(shift, "shift"), [normal_axis(a, x.ndim) for a in listed])
     for places, place in zip(shifts.tolist(), axes.tolist(), strict=True):
         cut = -places % max(1, x.shape[place])
         if cut:
@@ -101,7 +101,7 @@ def tile(x: Any, reps: Any) -> Array:
     array([[1, 0, 1, 0],
            [1, 0, 1, 0]])
     """
-    x, counts = asarray(x), integers(reps, "reps")
+    x, counts = asarray(x), signed_integers(reps, "reps")
     if any(n < 0 for n in counts):
         raise ValueError(f"reps={counts} must not be negative")
     ndim = max(x.ndim, len(counts))

@@ -18,7 +18,6 @@ from sparsejax.core.trace import Tracer
 from sparsejax.errors import TracerArrayConversionError
 from sparsejax.formats import Format, convert, ordering
 from sparsejax.formats.levels import segments
-from sparsejax.formats.validate import checked_shape
 from sparsejax.lax.structural import extents, integer
 
 Vector = NDArray[Any]
@@ -60,7 +59,7 @@ class Builder:
     """
 
     def __init__(self, shape: Any, dtype: Any = float, format: str | Format | None = None) -> None:
-        self._shape = checked_shape(extents(shape))
+        self._shape = tuple(map(int, extents(shape)))
         self._dtype = dtypes.canonical(dtype)
         if not self._shape:
             raise ValueError("shape=() has no coordinates: a Builder makes arrays of at least one dimension")

@@ -158,9 +158,9 @@ def linspace(
 
 def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Array:
     """`numpy.tri`: ones on and below the k-th diagonal, dense."""
-    if is_known((n, m)):
-        return own(np.tri(n, m, k, dtype))
     rows, columns = extents((n, n if m is None else m))
+    if is_known((rows, columns)):
+        return own(np.tri(rows, columns, k, dtype))
     made = triangle((rows, columns), integer(k, "k"), lower=True)
     return convert_format(convert_element_type(made, dtypes.canonical(dtype)), "dense")
 

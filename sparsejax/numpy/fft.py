@@ -12,7 +12,7 @@ from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.library.fourier import transform
-from sparsejax.lax.structural import integer, integers, normal_axes
+from sparsejax.lax.structural import integer, normal_axes, signed_integers
 from sparsejax.numpy.arranging import roll
 from sparsejax.numpy.functions import check_device, own
 
@@ -93,11 +93,11 @@ def _over(x: Any, s: Lengths, axes: Axes) -> list[tuple[int, int | None]]:
     """(axis, length or None) of a transform along several axes."""
     x = asarray(x)
     if axes is None:
-        count = x.ndim if s is None else len(integers(s, "s"))
+        count = x.ndim if s is None else len(signed_integers(s, "s"))
         places = tuple(range(x.ndim - count, x.ndim))
     else:
-        places = normal_axes(tuple(integers(axes, "axes")), x.ndim, "axes")
-    lengths = [None] * len(places) if s is None else [n if n != -1 else None for n in integers(s, "s")]
+        places = normal_axes(tuple(signed_integers(axes, "axes")), x.ndim, "axes")
+    lengths = [None] * len(places) if s is None else [n if n != -1 else None for n in signed_integers(s, "s")]
     if len(lengths) != len(places):
         raise ValueError(f"s has {len(lengths)} lengths, but there are {len(places)} axes")
     return list(zip(places, lengths, strict=True))
@@ -171,7 +171,7 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
 
 def _shifted(x: Any, axes: Any, sign: int) -> Any:
     x = asarray(x)
-    places = tuple(range(x.ndim)) if axes is None else normal_axes(tuple(integers(axes, "axes")), x.ndim, "axes")
+    places = tuple(range(x.ndim)) if axes is None else normal_axes(tuple(signed_integers(axes, "axes")), x.ndim, "axes")
     shift = [x.shape[a] // 2 if sign > 0 else -(x.shape[a] // 2) for a in places]
     return roll(x, shift, places) if places else x
 

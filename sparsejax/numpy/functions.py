@@ -24,7 +24,6 @@ from sparsejax.formats.ownership import refuse_copy
 from sparsejax.formats.parts import constant, diagonals
 from sparsejax.formats.parts.lines import sifted
 from sparsejax.formats.storage import Storage
-from sparsejax.formats.validate import checked_shape as _checked_shape
 from sparsejax.lax import extents as sizes
 from sparsejax.lax.contract import contract, tensordot
 from sparsejax.lax.elementwise import aval_of as _aval_of
@@ -223,7 +222,6 @@ def own(values: NDArray[Any]) -> Array:
 def _filled(shape: Any, value: Any, dtype: Any, format: Any = None, device: Any = None) -> Any:
     check_device(device)
     new, wanted = _extents(shape), dtypes.canonical(dtype)
-    new = _checked_shape(new) if sizes.is_known(new) else new
     _check_fits(value, wanted)
     sparse = format is not None and not Format.parse(format, len(new)).is_dense
     if isinstance(value, Tracer):
@@ -258,8 +256,7 @@ def full(
     if isinstance(fill_value, Array) and fill_value.ndim == 0:
         dtype, fill_value = fill_value.dtype if dtype is None else dtype, fill_value.todense()[()]
     if np.ndim(fill_value):
-        new = _extents(shape)
-        made = broadcast_to(_asarray(fill_value), _checked_shape(new) if sizes.is_known(new) else new)
+        made = broadcast_to(_asarray(fill_value), _extents(shape))
         made = made if dtype is None else _convert_element_type(made, dtype)
         return made if format is None else _convert_format(made, format)
     if dtype is None:
@@ -319,8 +316,6 @@ def eye(
     """Ones on the k-th diagonal, sparse (csr unless `format` says otherwise)."""
     check_device(device)
     rows, columns = _extents((n, n if m is None else m))
-    if sizes.is_known((rows, columns)):
-        rows, columns = _checked_shape((rows, columns))
     return sizes.unit((rows, columns), _integer(k, "k"), dtypes.canonical(dtype), Format.parse(format, 2))
 
 

@@ -29,9 +29,9 @@ from sparsejax.lax.structural import (
     convert_format,
     expand_dims,
     integer,
-    integers,
     normal_axis,
     reshape,
+    signed_integers,
     transpose,
 )
 from sparsejax.lax.typing_rules import broadcast_shapes
@@ -450,7 +450,7 @@ def _sections(x: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[
     place = normal_axis(axis, x.ndim)
     n = x.shape[place]
     if np.iterable(indices_or_sections):
-        cuts = integers(indices_or_sections, "indices_or_sections")
+        cuts = signed_integers(indices_or_sections, "indices_or_sections")
     else:
         count = integer(indices_or_sections, "indices_or_sections")
         if count < 1:

@@ -41,7 +41,7 @@ def reshape(x: Any, /, shape: Any, format: Any = None, *, order: str = "C", copy
         raise ValueError(f"order={order!r} must be 'C', 'F' or 'A'")
     x = asarray(x)
     if order == "F":
-        turned = shapes.reshape(transpose(x), tuple(reversed(shapes.integers(shape, "shape"))), format)
+        turned = shapes.reshape(transpose(x), tuple(reversed(shapes.signed_integers(shape, "shape"))), format)
         return transpose(turned)
     made = shapes.reshape(x, shape, format)
     if copy is False and made is not x and not (x.format.is_dense and x.format.order == tuple(range(x.ndim))):

@@ -6,7 +6,9 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import lax, nn
+from sparsejax.core.avals import Aval
 from sparsejax.errors import FormatError
+from sparsejax.formats import Format
 from sparsejax.lax import names
 
 A = sj.array(np.eye(3), format="csr")
@@ -27,6 +29,9 @@ MADE = {
     "iota": lambda n: lax.iota(np.int64, n),
     "broadcasted_iota": lambda n: lax.broadcasted_iota(np.int64, (n, 3), 0),
     "uniform": lambda n: sj.random.uniform(sj.random.key(0), (n,)),
+    "tri": lambda n: snp.tri(n, 3),
+    "eye": lambda n: snp.eye(3, n),
+    "random.bits": lambda n: sj.random.bits(sj.random.key(0), (n,)),
     "random.sparse": lambda n: sj.random.sparse(sj.random.key(0), (n, 3), 0.1),
 }
 
@@ -41,6 +46,25 @@ def test_negative_extents(name):
     with pytest.raises(FormatError, match="extent"):
         sj.vmap(lambda x: make(-2).sum() + x)(X)
     assert 0 in make(0).shape
+
+
+@pytest.mark.parametrize("extent", [-1, 2**63])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda shape: snp.zeros(shape),
+        lambda shape: snp.zeros(list(shape), format="csr"),
+        lambda shape: sj.array(([1.0], ([0], [0])), shape=shape),
+        lambda shape: sj.Builder(shape),
+        lambda shape: sj.ShapeDtypeStruct(shape, float),
+        lambda shape: Aval(shape, float, Format.parse("dense", 2)),
+    ],
+)
+def test_extents_are_refused_in_one_sentence(make, extent):
+    """Types refuse them, too: what forgets to look at a shape makes no array of it."""
+    said = rf"axis 1 of shape=\(2, {extent}\) has extent {extent}; extents are from 0 to 2\^63 - 1"
+    with pytest.raises(FormatError, match=said):
+        make((2, extent))
 
 
 @pytest.mark.parametrize(
