@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import SymbolicDim, known
@@ -313,22 +314,30 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Array:
     >>> round(float(gamma(key(0), 3.0, (2000,)).mean()))
     3
     """
-    made, u, inverse = _gamma(key, a, shape, dtype)
+    return _gamma(_key(key), _spread(a, "a", shape, dtypes.canonical(dtype)))
+
+
+def _spread(a: Any, name: str, shape: Any, dtype: np.dtype[Any]) -> Any:
+    """A parameter as an array of the shape and type of what is drawn."""
+    given = convert_element_type(asarray(a, name), dtype)
+    return convert_format(given if shape is None else broadcast_to(given, extents(shape)), "dense")
+
+
+@again(2, whole=True)
+def _gamma(key: Any, a: Any) -> Any:
+    made, u, inverse = _gamma_factors(key, a)
     return made * elementwise("power", u, inverse)
 
 
-def _log_gamma(key: Any, a: Any, shape: Any, dtype: Any) -> Any:
+def _log_gamma(key: Any, a: Any) -> Any:
     """The logarithms of what `gamma` draws, also where these are too small for their type."""
-    made, u, inverse = _gamma(key, a, shape, dtype)
+    made, u, inverse = _gamma_factors(key, a)
     return elementwise("log", made) + elementwise("log", u) * inverse
 
 
-def _gamma(key: Any, a: Any, shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
-    """Numbers of the gamma distribution as products of two: x and u^b, of which the second is 1 where `a` is at least 1."""
-    wanted = dtypes.canonical(dtype)
-    given = convert_element_type(asarray(a, "a"), wanted)
-    new = given.shape if shape is None else extents(shape)
-    asked = convert_format(broadcast_to(given, new), "dense")
+def _gamma_factors(key: Any, asked: Any) -> tuple[Any, Any, Any]:
+    """Numbers of the gamma distribution as products of two: x and u^b, of which the second is 1 where the parameter is at least 1."""
+    new, wanted = asked.shape, asked.dtype
     valid = elementwise("greater_equal", asked, 0.0)
     drawn = elementwise("logical_and", valid, elementwise("isfinite", asked))
     alpha = where(drawn, asked, 1.0)
@@ -362,9 +371,15 @@ def _gamma(key: Any, a: Any, shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Numbers of the beta distribution, as a share of two of the gamma distribution, taken from their logarithms: those of small `a` and `b` are too
     small for their type. nan where `a` or `b` is negative or nan."""
-    first, second = split(key)
     new = broadcast_shapes(asarray(a, "a").shape, asarray(b, "b").shape) if shape is None else extents(shape)
-    x, y = _log_gamma(first, a, new, dtype), _log_gamma(second, b, new, dtype)
+    wanted = dtypes.canonical(dtype)
+    return _beta(_key(key), _spread(a, "a", new, wanted), _spread(b, "b", new, wanted))
+
+
+@again(3, whole=True)
+def _beta(key: Any, a: Any, b: Any) -> Any:
+    first, second = split(key)
+    x, y = _log_gamma(first, a), _log_gamma(second, b)
     return 1.0 / (1.0 + elementwise("exp", y - x))
 
 
@@ -373,7 +388,12 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = float) -> Ar
     nan."""
     weights = asarray(alpha, "alpha")
     outer = weights.shape[:-1] if shape is None else extents(shape)
-    logs = _log_gamma(key, weights, (*outer, weights.shape[-1]), dtype)
+    return _dirichlet(_key(key), _spread(weights, "alpha", (*outer, weights.shape[-1]), dtypes.canonical(dtype)))
+
+
+@again(2, whole=True)
+def _dirichlet(key: Any, alpha: Any) -> Any:
+    logs = _log_gamma(key, alpha)
     drawn = elementwise("exp", logs - reduce("max", logs, -1, keepdims=True))
     return drawn / reduce("sum", drawn, -1, keepdims=True)
 
@@ -385,10 +405,12 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
     >>> round(float(poisson(key(0), 4.0, (2000,)).mean()))
     4
     """
-    wanted = dtypes.canonical(dtype)
-    given = convert_element_type(asarray(lam, "lam"), np.float64)
-    new = given.shape if shape is None else extents(shape)
-    asked = convert_format(broadcast_to(given, new), "dense")
+    return _poisson(_key(key), _spread(lam, "lam", shape, np.dtype(np.float64)), dtypes.canonical(dtype))
+
+
+@again(2, whole=True)
+def _poisson(key: Any, asked: Any, wanted: np.dtype[Any]) -> Any:
+    new = asked.shape
     valid = elementwise("greater_equal", asked, 0.0)
     rate = where(valid, elementwise("minimum", asked, 2.0**63), 0.0)
     few = elementwise("less", rate, 10.0)

@@ -269,3 +269,12 @@ def test_random_numbers_are_those_of_the_shape(seed):
         stream = np.asarray(sj.random.bits(key, (n * 2 * m,)))
         np.testing.assert_array_equal(got.todense(), stream.reshape(n, 2, m))
         np.testing.assert_array_equal(stored.todense(), np.where(A.todense(), stream[: n * m].reshape(n, m), 0))
+
+
+@pytest.mark.parametrize("name", ["gamma", "gamma of a shape", "beta", "dirichlet", "poisson"])
+def test_a_new_shape_at_once_plans_nothing(name, counts):
+    rng, function = np.random.default_rng(4), DRAWN[name]
+    for number, n in enumerate(int(n) for n in rng.integers(36, 60, 12)):
+        before = dict(counts)
+        function(*map(sj.array, (rng.standard_normal(n), rng.standard_normal((n, 3)))))
+        assert number < 4 or counts == before, f"shape {number} of {name}: {n}"
