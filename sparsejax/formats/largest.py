@@ -1,6 +1,6 @@
 """The largest numbers of segments, in NumPy.
 
-before:  size 3 1 2 2 2, segments begin at 0 and 3, one of each is to be found
+before:  size 3 1 2 2 2, segments at 0 to 3 and 3 to 5, one of each is to be found
 after:   T F F T F
 """
 
@@ -18,13 +18,14 @@ BLOCK = 1 << 18
 """Numbers among which thresholds are found at a time: what stays in the cache."""
 
 
-def largest(size: Array, starts: Array, keep: int) -> Flags:
-    """Which numbers are among the `keep` largest of their segment, one or more, the first of equal ones, NaN before all numbers; a segment begins at each
-    of `starts`. Linear.
+def largest(size: Array, pos: Array, keep: int) -> Flags:
+    """Which numbers are among the `keep` largest of their segment, one or more, the first of equal ones, NaN before all numbers; segments lie between
+    neighbours of `pos`. Linear.
 
-    >>> largest(np.array([3, 1, 2, 2, 2]), np.array([0, 3]), 1)
+    >>> largest(np.array([3, 1, 2, 2, 2]), np.array([0, 3, 5]), 1)
     array([ True, False, False,  True, False])
     """
+    starts = pos[:-1][pos[1:] > pos[:-1]]
     if len(starts) == 1 and keep < len(size):
         alone = _of_one(size, keep)
         if alone is not None:

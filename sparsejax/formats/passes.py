@@ -28,6 +28,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
     crossed    (pos, crd, vals) of two     -> rows, columns and both values of every pair of entries: those of a Kronecker product
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
+    flagged    key, flags, vals, extent     -> values whose flags hold, in the stable order of a key
     distant    pos, fill, tol, columns      -> the same of entries that in the last column differ from the fill by more than a number
     tidied     pos, crd, vals               -> crd and vals in order in every segment, and whether no coordinate comes twice in one
     folded     pos, crd, vals               -> the same with the sum of equal neighbours of a segment in their place
@@ -36,7 +37,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
     woven      pos, crd, vals, places, new  -> pos, crd and vals with an entry for every place
     admitted   pos, columns, extents, vals  -> copies of what is inside, and whether coordinates increase in every segment
-    largest    numbers, starts, keep        -> which are among the largest of their segment
+    largest    numbers, pos, keep           -> which are among the largest of their segment
     foremost   a matrix, keep               -> pos, crd and vals of the largest elements of its rows
     recurred   x, b, begins                 -> y[k] = b[k] + x[k] * y[k - 1], from 0 where a segment begins
 
@@ -306,14 +307,14 @@ class Passes:
         """
         return recurrences.recurred(x, b, begins)
 
-    def largest(self, size: Array, starts: Array, keep: int, absolute: bool = False) -> Array:
+    def largest(self, size: Array, pos: Array, keep: int, absolute: bool = False) -> Array:
         """Which numbers are among the `keep` largest of their segment, one or more, also by their absolute values: of equal ones the first, NaN before
-        all numbers. Segments begin at `starts`.
+        all numbers.
 
-        >>> Passes().largest(np.array([3, 1, 2, 2, 2]), np.array([0, 3]), 1)
+        >>> Passes().largest(np.array([3, 1, 2, 2, 2]), np.array([0, 3, 5]), 1)
         array([ True, False, False,  True, False])
         """
-        return largest.largest(magnitudes(size) if absolute else size, starts, keep)
+        return largest.largest(magnitudes(size) if absolute else size, pos, keep)
 
     def admitted(
         self, pos: Array | None, columns: Sequence[Array], extents: Sequence[int], vals: Array, copies: bool
@@ -453,6 +454,15 @@ class Passes:
         number = flags.nonzero()[0]
         return before(flags)[pos], [column[number] for column in columns]
 
+    def flagged(self, key: Array, flags: Array, vals: Array, extent: int) -> Array:
+        """The values whose flags hold, ordered, stably, by a key whose numbers are below `extent`.
+
+        >>> Passes().flagged(np.array([1, 0, 1]), np.array([True, True, False]), np.array([5, 6, 7]), 2)
+        array([6, 5])
+        """
+        number = flags.nonzero()[0]
+        return vals[number[key[number].argsort(kind="stable")]]
+
     def distant(self, pos: Array, fill: Any, tol: Any, columns: Sequence[Array]) -> Chosen | None:
         """`chosen` by whether the last column differs from the fill by more than `tol` (`distances.differs`); None where all do.
 
@@ -537,20 +547,11 @@ class Learning(Passes):
     takes a third of the time. To load what another process has compiled pays after `LOADED` times: a millisecond in place of ten."""
 
     LEARNT: ClassVar = (
-        *("owners", "offsets", "take", "spread", "numbered", "picked", "copied", "within"),
-        *("mapped", "named", "located", "carried", "lined", "turned", "met", "placed", "sifted", "largest", "admitted"),
-        *(
-            "interleaved",
-            "regrouped",
-            "chosen",
-            "distant",
-            "tidied",
-            "folded",
-            "bucketed",
-            "entered",
-            "woven",
-            "foremost",
-        ),
+        *("owners", "offsets", "take", "spread", "numbered", "picked", "copied"),
+        *("within", "mapped", "named", "located", "carried", "lined", "turned"),
+        *("met", "placed", "sifted", "largest", "admitted", "interleaved", "regrouped"),
+        *("chosen", "flagged", "distant", "tidied", "folded", "bucketed", "entered"),
+        *("woven", "foremost"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

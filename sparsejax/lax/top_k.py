@@ -84,7 +84,7 @@ def _top_of_sparse(x: Storage, k: int) -> Any:
     free = places < extent
     if len(rows):
         size = values.view(np.uint8) if values.dtype == np.bool_ else values
-        chosen = passes.over(len(size)).largest(size, starts[stored > 0], k)
+        chosen = passes.over(len(size)).largest(size, np.append(starts, len(size)), k)
         rows, columns, values = rows[chosen], columns[chosen], values[chosen]
     rows, columns = np.concatenate([rows, np.nonzero(free)[0]]), np.concatenate([columns, places[free]])
     values = np.concatenate([values, np.full(np.count_nonzero(free), x.fill_value)])

@@ -195,6 +195,10 @@ def masked(x: Array, mask: Array) -> Array | None:
             ends = np.array([0, len(vals)])
             _, (vals,) = passes.over(len(vals)).chosen(ends, flags.vals, [vals])
         return made(located.all_of(vals, storage.fill_value), _vector(x.aval, len(vals)))
+    if storage.packed and thinning.same_positions(storage, flags):
+        ordered = lines.in_row_major_order(storage, flags.vals)
+        if ordered is not None:
+            return made(located.all_of(ordered, storage.fill_value), _vector(x.aval, len(ordered)))
     columns, holds = lines.distinct(thinning.apart(flags)).expand()
     if not holds.all():  # blocks and diagonals keep entries that do not hold
         columns = [c[holds] for c in columns]

@@ -45,7 +45,7 @@ def test_against_numpy(dtype, memory, threads, monkeypatch):
             found = MANY.foremost(dense, keep)
         assert found is not None
         pos, crd, vals, zeros = found
-        flags = FEW.largest(dense.ravel(), np.arange(rows) * columns, keep, True).reshape(dense.shape)
+        flags = FEW.largest(dense.ravel(), np.arange(rows + 1) * columns, keep, True).reshape(dense.shape)
         wanted = FEW.sifted(dense, 0, 0, flags)
         np.testing.assert_array_equal(pos, wanted[0])
         np.testing.assert_array_equal(crd, wanted[1])

@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats.passes import Learning, Passes
-from sparsejax.jit.runtime.passes import conversion_passes, entered_rows, partitions, segment_passes
+from sparsejax.jit.runtime.passes import conversion_passes, entered_rows, flagged_values, partitions, segment_passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
 from sparsejax.jit.runtime.passes.largest import leading_digits
 
@@ -263,6 +263,33 @@ def test_flags_choose_entries_of_segments_of_any_length(lengths, threads):
             same_parts(MANY.chosen(pos, flags, columns), FEW.chosen(pos, flags, columns))
         ahead = np.arange(count) < count // 3  # of the last segments, nothing
         same_parts(MANY.chosen(pos, ahead, columns), FEW.chosen(pos, ahead, columns))
+
+
+@pytest.mark.parametrize("entries", SIZES)
+@pytest.mark.parametrize("dtype", ["?", "i2", "f4", "f8", "c16"])
+def test_values_whose_flags_hold_are_ordered_by_keys(dtype, entries, monkeypatch):
+    rng = np.random.default_rng(entries)
+    for far, extent, index in ((0, 1, np.int32), (10**6, 70, np.int64), (0, 9000, np.int32)):
+        monkeypatch.setattr(flagged_values, "FAR", far)
+        key, vals = rng.integers(0, extent, entries).astype(index), rng.integers(0, 99, entries).astype(dtype)
+        for flags in (rng.random(entries) < 0.4, np.zeros(entries, bool), np.ones(entries, bool)):
+            equal(MANY.flagged(key, flags, vals, extent), FEW.flagged(key, flags, vals, extent))
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.9, 1])
+def test_parts_of_named_entries_are_closed_up(share, monkeypatch):
+    """Every thread begins where its entries do; what they leave is closed up, and the result takes no more memory than it has entries."""
+    monkeypatch.setattr(segment_passes, "FAR", 0)
+    rng = np.random.default_rng(5)
+    pos = np.append(0, np.cumsum(rng.integers(0, 9, 700)))
+    crd, vals = rng.integers(0, 400, int(pos[-1])).astype(np.int32), rng.random(int(pos[-1]))
+    listed = np.flatnonzero(rng.random(400) < share)
+    for threads in (1, 3):
+        with config.using(num_threads=threads):
+            made = MANY.mapped(pos, crd, listed, 400, vals)
+        same_parts(made, FEW.mapped(pos, crd, listed, 400, vals))
+        assert made[1].base is None
+        assert made[2].base is None
 
 
 def test_more_entries_are_named_than_there_is_room_for():
@@ -542,21 +569,22 @@ def test_the_largest_of_segments(dtype, keep, threads, way, monkeypatch):
     if kind.kind in "iu":
         pool += [np.iinfo(kind).min, np.iinfo(kind).max]
     for segments, longest in ((1, 1), (1, 300), (50, 12), (7, 90), (3, 500)):
-        count = rng.integers(1, longest + 1, segments)
-        starts = np.cumsum(count) - count
+        count = rng.integers(0, longest + 1, segments)
+        count[0] = longest
+        starts, ends = np.cumsum(count) - count, np.append(0, np.cumsum(count))
         near = (rng.normal(size=400) + 3).astype(kind)  # digits that are equal at first
         for some in (np.array(pool).astype(kind), rng.integers(0, 99, 200).astype(kind), near):
             size = rng.choice(some, count.sum())
             with sj.config.using(num_threads=threads):
-                made = MANY.largest(size, starts, keep)
-            equal(made, FEW.largest(size, starts, keep))
+                made = MANY.largest(size, ends, keep)
+            equal(made, FEW.largest(size, ends, keep))
             for a, n in zip(starts, count, strict=True):  # largest first, NaN before all, then the first
                 key = [(v == v, 0 if v != v else -v, p) for p, v in enumerate(size[a : a + n].tolist())]
                 first = [p for *_, p in sorted(key)[:keep]]
                 assert sorted(first) == made[a : a + n].nonzero()[0].tolist()
             with sj.config.using(num_threads=threads):
-                made = MANY.largest(size, starts, keep, True)
-            equal(made, FEW.largest(size, starts, keep, True))
+                made = MANY.largest(size, ends, keep, True)
+            equal(made, FEW.largest(size, ends, keep, True))
             for a, n in zip(starts, count, strict=True):
                 key = [(v == v, 0 if v != v else -abs(v), p) for p, v in enumerate(size[a : a + n].tolist())]
                 assert sorted(p for *_, p in sorted(key)[:keep]) == made[a : a + n].nonzero()[0].tolist()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import convert, passes, peek
+from sparsejax.formats import convert, ordering, passes, peek
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.compressed import Compressed
@@ -251,6 +251,37 @@ def row_major(storage: Storage) -> bool:
     form = storage.format
     in_order = form.order == tuple(range(form.ndim)) and not form.blocked
     return in_order and all(level.ordered and level.unique for level in form.levels)
+
+
+def in_row_major_order(storage: Storage, flags: Array) -> Array | None:
+    """The values of entries whose flags hold, in row-major order; None where the last levels do not list the dimensions that entries must be sorted by
+    for that. A flag and a value for every position. Linear in the entries; nothing is made of those whose flags do not hold.
+
+    >>> A = convert.from_dense(np.array([[1, 2], [3, 4]]), Format.parse("csc", 2), 0)
+    >>> in_row_major_order(A, np.array([True, True, False, True]))
+    array([1, 2, 4])
+    """
+    form = storage.format
+    places = convert.levels_to_sort(form, Format.parse("coo", form.ndim))
+    first, _ = form.runs[-1]
+    if places is None or form.blocked or not form.levels[first].listed or not form.levels[first].compact:
+        return None
+    levels = [form.order.index(d) for d in range(places)]
+    if min(levels, default=first) < first or not all(level.unique for level in form.levels):
+        return None
+    columns, vals = [storage.buffers[level][-1] for level in levels], storage.vals
+    found = int(np.count_nonzero(flags))
+    if places == 1 and storage.shape[0] <= found:
+        return passes.over(len(vals)).flagged(columns[0], flags, vals, storage.shape[0])
+    if found < len(flags):
+        ends = np.array([0, len(vals)])
+        _, (*columns, vals) = passes.over(len(vals)).chosen(ends, flags, [*columns, vals])
+    while columns:
+        key, extent = columns.pop(), storage.shape[len(columns)]
+        many = passes.over(len(key))
+        run = many.bucketed if extent <= ordering.CROWDED * len(key) else many.ordered
+        _, (*columns, vals) = run(key, [*columns, vals], extent)
+    return vals
 
 
 def _place(storage: Storage, position: int) -> int:

@@ -69,12 +69,16 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
         chosen = flags if chosen is None else chosen & flags
     if keep is not None:
         chosen = None if chosen is None or chosen.all() else chosen
-        rows = _rows(x, axes) if keep and position is None and chosen is None else None
-        if rows is None:
+        all_of_them = keep > 0 and position is None and chosen is None
+        rows, lines = (_rows(x, axes), _lines(x, axes)) if all_of_them else (None, None)
+        if rows is not None:
+            chosen = passes.over(max(len(vals), len(rows))).largest(vals, rows, keep, True)
+        elif lines is not None:
+            ends, number = passes.over(len(vals)).numbered(*lines)
+            chosen = _largest(np.zeros(len(vals), bool), vals, ends, number, keep)
+        else:
             columns()
             chosen = largest(vals, found.pop(), x.shape, axes, chosen, keep)  # which gives them up
-        else:
-            chosen = passes.over(len(vals)).largest(vals, rows, keep, True)
         if last:  # zeros are below all others
             chosen = np.logical_and(chosen, vals)
     if chosen is None:
@@ -85,13 +89,26 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
 
 
 def _rows(x: Storage, axes: Sequence[int]) -> Array | None:
-    """Where the lines along `axes` begin that have entries, if these are the segments of the last level and in order; else None."""
+    """Where the lines along `axes` begin and end, if these are the segments of the last level and in order; else None."""
     form = x.format
     if _lists(form) != 1 or not form.levels[-1].ordered or tuple(axes) != form.order[-1:] or not len(x.vals):
         return None
-    pos = x.buffers[-1][0]
-    starts: Array = pos[:-1][pos[1:] > pos[:-1]]
-    return starts
+    pos: Array = x.buffers[-1][0]
+    return pos
+
+
+def _lines(x: Storage, axes: Sequence[int]) -> tuple[Array, int] | None:
+    """The line along `axes` of every entry, as a vector that is stored, and how many there are: of entries that follow each other in each line in the order
+    of `axes`; else None."""
+    form, others = x.format, [d for d in range(x.ndim) if d not in axes]
+    first = form.runs[-1][0]
+    if _lists(form) != len(form.levels) - first or len(others) != 1 or form.order.index(others[0]) < first:
+        return None
+    extent = x.shape[others[0]]
+    if extent > max(passes.MANY, ordering.CROWDED * len(x.vals)):
+        return None
+    target = Format(Format.parse("coo", x.ndim).levels, (*others, *axes))
+    return (x.buffers[form.order.index(others[0])][-1], extent) if convert.levels_to_sort(form, target) == 1 else None
 
 
 def thinned(x: Storage, flags: Storage) -> Storage:
@@ -189,8 +206,8 @@ def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes:
     tol, flags, by_size = 0 if tol is None else tol, None, False
     if keep and mask is None and not np.ndim(tol) and tol == 0 and fill == 0 and 1 in axes:
         # what equals the fill is below all others, and goes last
-        starts = np.arange(len(rows)) * rows.shape[1] if len(axes) == 1 else np.zeros(1, np.int64)
-        flags, keep, by_size = run.largest(x.vals, starts, keep, True), None, True
+        ends = np.arange(len(rows) + 1) * rows.shape[1] if len(axes) == 1 else np.array([0, rows.size])
+        flags, keep, by_size = run.largest(x.vals, ends, keep, True), None, True
     elif mask is not None or np.ndim(tol):
         flags = differs(x.vals, fill, np.broadcast_to(tol, x.shape).ravel() if np.ndim(tol) else tol)
         if mask is not None:
@@ -315,32 +332,34 @@ def largest(
             del keys
             ends, (number,) = passes.over(len(number)).bucketed(key, [number], extents[0])
             del key
-            return _largest(made, vals, ends[:-1][ends[1:] > ends[:-1]], number, keep)
+            return _largest(made, vals, ends, number, keep)
         keys, number = ordering.arranged(keys, number, extents, places)
     lines = keys[:count]
     del keys
-    starts = np.flatnonzero(segments.changes(lines)) if lines else np.zeros(1, np.int64)
+    ends = np.append(np.flatnonzero(segments.changes(lines)) if lines else 0, len(vals if number is None else number))
     del lines
-    return _largest(made, vals, starts, number, keep)
+    return _largest(made, vals, ends, number, keep)
 
 
-BLOCK = 1 << 18
+BLOCK = 1 << 16
 """Entries that are looked at in another order than that of storage at a time, if no line has more."""
 
 
-def _largest(made: Flags, vals: Array, starts: Array, number: Array | None, keep: int) -> Flags:
-    """`made`, where nothing holds yet, with the largest of lines, which begin at `starts` among the entries of these numbers (None: all)."""
-    count = len(vals if number is None else number)
+def _largest(made: Flags, vals: Array, ends: Array, number: Array | None, keep: int) -> Flags:
+    """`made`, where nothing holds yet, with the largest of lines, which lie between neighbours of `ends` among the entries of these numbers (None: all)."""
+    count, lines = len(vals if number is None else number), len(ends) - 1
     if not keep or not count:
         return made
     if number is None:
-        return passes.over(count).largest(vals, starts, keep, True)
+        return passes.over(count).largest(vals, ends, keep, True)
     first = 0
-    while first < len(starts):
-        begin = int(starts[first])
-        last = max(first + 1, int(np.searchsorted(starts, begin + BLOCK)))
-        last = len(starts) if last == len(starts) or count - begin <= BLOCK else last - (last > first + 1)
-        here = number[begin : int(starts[last]) if last < len(starts) else count]
-        made[here[passes.over(len(here)).largest(vals[here], starts[first:last] - begin, keep, True)]] = True
+    while first < lines:
+        begin = int(ends[first])
+        last = max(first + 1, int(np.searchsorted(ends, ends.dtype.type(min(begin + BLOCK, count)), "right")) - 1)
+        last = lines if count - begin <= BLOCK else last
+        here = number[begin : int(ends[last])]
+        if len(here):
+            many = passes.over(max(len(here), last - first))
+            made[here[many.largest(vals[here], ends[first : last + 1] - begin, keep, True)]] = True
         first = last
     return made

@@ -16,7 +16,7 @@ from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.runtime.passes.conversion_loops import SOON
-from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, run, run_parts, vectors
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, closed_up, run, run_parts, vectors
 
 TWICE, FALLS = 1, 2
 """What is found of a list: a coordinate comes twice; one is less than that before it."""
@@ -54,9 +54,7 @@ def mapped(
         if found != room:
             made[begin + 1 : end + 1] += found - room
         found += stop - room
-    if len(pieces) == 1 and 2 * found >= count:
-        return made, out[:found], moved[:found]
-    return made, np.concatenate([out[piece] for piece in pieces]), np.concatenate([moved[piece] for piece in pieces])
+    return made, closed_up(out, pieces), closed_up(moved, pieces)
 
 
 @as_kernel

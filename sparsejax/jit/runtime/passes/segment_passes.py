@@ -16,10 +16,12 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.runtime.passes import (
     admitted_entries,
+    block_by_block,
     carried_entries,
     duplicates,
     entered_rows,
     entry_tests,
+    flagged_values,
     insertions,
     long_segments,
     mapped_segments,
@@ -49,8 +51,6 @@ COPIED = 1 << 23
 """Bytes from which threads copy sooner than one (4 MB: 166 us by two, 116 by one; 16 MB: 462 and 769, Zen 3)."""
 SEARCHED = 4
 """As many entries that are moved take as long as one that is searched."""
-BLOCK = 1 << 15
-"""Numbers that are compared at a time."""
 HEAPED = 64
 """The largest numbers of segments that a heap finds sooner than partitions do: with 100 they take as long (rows of 1,000)."""
 DIAGONALS = 8
@@ -60,18 +60,17 @@ DIAGONALS = 8
 class SegmentPasses(Passes):
     """The passes over segments in machine code. What they return is read-only, but for few entries. Of many, each thread takes a part."""
 
-    def largest(self, size: Array, starts: Array, keep: int, absolute: bool = False) -> Array:
+    def largest(self, size: Array, pos: Array, keep: int, absolute: bool = False) -> Array:
         if absolute and size.dtype.kind == "c":
             size, absolute = magnitudes(size), False
-        ends = np.empty(len(starts) + 1, INT64)
-        ends[:-1], ends[-1] = starts, len(size)
-        if np.maximum.reduce(ends[1:] - ends[:-1]) <= keep:
-            return super().largest(size, starts, keep, absolute)
+        if block_by_block.longest(pos) <= keep:
+            return super().largest(size, pos, keep, absolute)
+        pos = np.ascontiguousarray(pos, INT64)
         if keep <= HEAPED and covers(size.dtype):
-            return heaps.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
-        if len(size) >= leading_digits.LONG * len(starts) and leading_digits.covers(size.dtype, len(size)):
-            return leading_digits.largest(np.ascontiguousarray(size), ends, keep, absolute, _rows(ends))
-        return super().largest(size, starts, keep, absolute)
+            return heaps.largest(np.ascontiguousarray(size), pos, keep, absolute, _rows(pos))
+        if len(size) >= leading_digits.LONG * (len(pos) - 1) and leading_digits.covers(size.dtype, len(size)):
+            return leading_digits.largest(np.ascontiguousarray(size), pos, keep, absolute, _rows(pos))
+        return super().largest(size, pos, keep, absolute)
 
     def foremost(self, matrix: Array, keep: int) -> tuple[Array, Array, Array, bool] | None:
         if not 0 < keep < matrix.shape[1] or keep > HEAPED or not covers(matrix.dtype):
@@ -154,7 +153,7 @@ class SegmentPasses(Passes):
             return None
         crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
         falls = seen & mapped_segments.FALLS
-        if falls and len(listed) == extent and not pos[0] and _longest(pos) <= longest(table.itemsize):
+        if falls and len(listed) == extent and not pos[0] and block_by_block.longest(pos) <= longest(table.itemsize):
             out, moved = empty(len(crd), table.dtype), empty(len(crd), vals.dtype)
             named_segments.numbered(pos, None, pos, (table, table), (crd, [vals]), (out, [moved]), parts)
             return pos, out, moved
@@ -175,9 +174,9 @@ class SegmentPasses(Passes):
         parts = _rows(pos)
         stops: list[int] | None = None
         if (
-            not pos[0] and len(order) == len(ends) - 1 and _increases(ends)
+            not pos[0] and len(order) == len(ends) - 1 and block_by_block.increases(ends)
         ):  # a permutation: segments are as long as before
-            made, most = pos, _longest(pos)
+            made, most = pos, block_by_block.longest(pos)
         else:
             length = np.zeros(1, INT64)
             if pos[-1] >= MANY:
@@ -190,7 +189,7 @@ class SegmentPasses(Passes):
             if len(parts) > 1:
                 run(_summed_lengths(), len(made) - 1, made, length)
             most = int(length[0])
-        long = most > longest(crd_dtype(len(order)).itemsize) and not _increases(order)
+        long = most > longest(crd_dtype(len(order)).itemsize) and not block_by_block.increases(order)
         if long and len(columns) != 1:
             return None
         found = int(made[-1])
@@ -332,6 +331,10 @@ class SegmentPasses(Passes):
         found = packed_entries.packed(pos, Tested(entry_tests.Flags(), np.ascontiguousarray(flags)), columns)
         return (pos, list(columns)) if found is None else found
 
+    def flagged(self, key: Array, flags: Array, vals: Array, extent: int) -> Array:
+        key, flags, vals = (np.ascontiguousarray(a) for a in (key, flags, vals))
+        return flagged_values.flagged(key, flags, vals, extent, int(np.count_nonzero(flags)))
+
     def distant(self, pos: Array, fill: Any, tol: Any, columns: Sequence[Array]) -> tuple[Array, list[Array]] | None:
         test = entry_tests.distant(columns[-1].dtype, fill, tol)
         if test is None:
@@ -348,7 +351,7 @@ class SegmentPasses(Passes):
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool]:
         crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
-        most, ranked = _longest(pos), longest(crd.itemsize)
+        most, ranked = block_by_block.longest(pos), longest(crd.itemsize)
         if most > ranked:  # in order before the others, so that nothing is moved in them
             long_segments.ordered(pos, crd, vals, ranked, most, parts)
         twice = np.zeros(len(parts), np.int64)
@@ -363,7 +366,7 @@ class SegmentPasses(Passes):
 
     def folded(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array]:
         crd, vals = np.ascontiguousarray(crd), np.ascontiguousarray(vals)
-        inplace = len(crd) >= MANY and _longest(pos) <= ADDED
+        inplace = len(crd) >= MANY and block_by_block.longest(pos) <= ADDED
         return duplicates.folded(pos, crd, vals, inplace) or Passes.folded(self, pos, crd, vals)
 
     def entered(
@@ -381,22 +384,6 @@ class SegmentPasses(Passes):
         self, pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
     ) -> tuple[Array, Array, Array, Array, Array]:
         return insertions.woven(pos, crd, vals, row, column, new, replace)
-
-
-def _increases(numbers: Array) -> bool:
-    """Whether each number is larger than the one before. Takes little memory."""
-    return all(
-        (numbers[k + 1 : k + BLOCK + 1] > numbers[k : k + BLOCK][: len(numbers) - k - 1]).all()
-        for k in range(0, len(numbers), BLOCK)
-    )
-
-
-def _longest(pos: Array) -> int:
-    """The length of the longest segment. Takes little memory."""
-    return max(
-        int((pos[k + 1 : k + BLOCK + 1] - pos[k : k + BLOCK][: len(pos) - k - 1]).max(initial=0))
-        for k in range(0, len(pos), BLOCK)
-    )
 
 
 def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: Array) -> tuple[Array, Array]:
