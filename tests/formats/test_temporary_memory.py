@@ -81,3 +81,19 @@ def test_temporaries_are_no_larger_than_the_result(entries, form, name):
     with sj.config.using(free_memory=0, num_threads=1):
         taken, size = beside(lambda: SELECTIONS[name](A, given))
     assert taken <= size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.mark.parametrize("form", ["coo", "csr", "csc"])
+def test_triplets_stand_once_in_order(form, share):
+    """A share of the places is different: all triplets are moved to their rows, where duplicates are summed; beside that there are ends of rows and what
+    ordering takes, at most half of the result."""
+    rng = np.random.default_rng(1)
+    rows, columns = rng.integers(0, ROWS, (2, ENTRIES))
+    kept = rng.permutation(ENTRIES) if share == 1 else rng.integers(0, ENTRIES, ENTRIES)
+    rows, columns, values = rows[kept], columns[kept], rng.random(ENTRIES)
+    with sj.config.using(free_memory=0, num_threads=1):
+        taken, size = beside(lambda: sj.array((values, (rows, columns)), shape=(ROWS, ROWS), format=form))
+    triplets = 12 * ENTRIES + 8 * ROWS
+    assert taken + size <= triplets + 0.5 * size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
