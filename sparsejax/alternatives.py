@@ -26,6 +26,7 @@ PASSES = {
     "split_fills": "sums over operands whose fill does not annihilate run over all coordinates",
     "intermediate_storage": "values between kernels are stored as their types say",
     "fuse_reductions": "kernels are not merged across reductions",
+    "recomputed": "cheap values that several kernels read are stored",
     "one_sum": "sums inside of sums are kept for some loops",
     "dense_rows": "sums of stored rows are appended row by row",
     "scatter_order": "sums into named rows are made by the rows of the result",

@@ -44,6 +44,7 @@ from sparsejax.jit.graph import (
     one_sum,
     padded_sums,
     reassociate,
+    recomputed,
     scatter_order,
     shared_products,
     split_fills,
@@ -125,6 +126,7 @@ STEP_PASSES = {
     "split_fills": StepPass(split_fills.apart, wanted=lambda f: f.reduced and f.fills),
     "intermediate_storage": StepPass(intermediate_storage.stored, 2),
     "fuse_reductions": StepPass(fuse_reductions.merged, 2),
+    "recomputed": StepPass(recomputed.moved, 3),
     "one_sum": StepPass(one_sum.merged, wanted=lambda f: f.sparse > 0 and f.rank > 2),
     "dense_rows": StepPass(dense_rows.summed, wanted=lambda f: f.sparse_result and f.rank > 2),
     "scatter_order": StepPass(

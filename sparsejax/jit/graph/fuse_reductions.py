@@ -122,11 +122,8 @@ def _cheaper(
 def _merge(reader: partition.KernelStep, source: partition.KernelStep) -> list[tuple[partition.KernelStep, bool]]:
     """Ways to make one kernel of two, and whether the value is then computed wherever it is read: none where the result of `source`
     cannot move into `reader`, or shares no loop with it."""
-    tensors = (*reader.nest.inputs, reader.nest.output, *source.nest.inputs, source.nest.output)
-    if any(t.format.blocked or t.constant is not None for t in tensors):
-        return []  # what is written out is a kernel by itself (`static_constants`)
-    if not cin.are_variables((*reader.nest.indices, *source.nest.indices)):
-        return []  # a result at coordinates that an array holds is complete once all loops have run
+    if not _may_merge(reader, source):
+        return []
     variables: dict[str, Var] = {}
     outer, inner = named(reader, variables, "r"), named(source, variables, "s")
     name = _name(source.output)
@@ -137,6 +134,27 @@ def _merge(reader: partition.KernelStep, source: partition.KernelStep) -> list[t
         for nest, again in tried.items()
         if nest is not None and nest.nested and _shares(nest) and _fits(nest)
     ]
+
+
+def inlined(reader: partition.KernelStep, source: partition.KernelStep) -> partition.KernelStep | None:
+    """A kernel with what another computes in place of every access to its result; None where it cannot move."""
+    if not _may_merge(reader, source):
+        return None
+    variables: dict[str, Var] = {}
+    outer, inner = named(reader, variables, "r"), named(source, variables, "s")
+    nest = _inlined(outer, inner, _name(source.output), source)
+    if nest is None or not _fits(nest):
+        return None
+    return replace(fuse.canonical(nest, reader.output, variables), priced=reader.priced, filled=reader.filled)
+
+
+def _may_merge(reader: partition.KernelStep, source: partition.KernelStep) -> bool:
+    """Whether two kernels are such that they may be one."""
+    tensors = (*reader.nest.inputs, reader.nest.output, *source.nest.inputs, source.nest.output)
+    if any(t.format.blocked or t.constant is not None for t in tensors):
+        return False  # what is written out is a kernel by itself (`static_constants`)
+    # a result at coordinates that an array holds is complete once all loops have run
+    return cin.are_variables((*reader.nest.indices, *source.nest.indices))
 
 
 def _fits(nest: Nest) -> bool:
