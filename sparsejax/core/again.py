@@ -279,8 +279,10 @@ def _first(
         if all(type(a) is Array or type(a) is np.ndarray for a in args[: calls.operands]):
             _keep(calls.several, key, True)
     elif notes and type(notes[0].family) is Mapped:
-        if short and result is notes[0].results[0]:
-            _keep(calls.roads, _short(args, 2), _over_values(calls.call, notes[0].family))
+        mapped = notes[0].family
+        in_place = len(args) == mapped.count and type(args[mapped.place]) is Array
+        if short and in_place and result is notes[0].results[0]:
+            _keep(calls.roads, _short(args, calls.operands), _over_values(calls.call, mapped))
     elif notes and type(result) is Array:
         run = _straight(notes[0], args, result, valued)
         if run is not None:
@@ -397,17 +399,8 @@ class Served(NamedTuple):
 def _over_values(call: Callable[..., Any], mapped: Mapped) -> Road:
     """The way for numbers on which fills depend (`core/entrywise`): the function of what is stored, a dense array, takes its own shortest road."""
 
-    def stored(values: Any) -> Array:
-        made = primitive.view(values)
-        del made._storage.cache["transient"]  # nobody writes to it
-        return made
-
-    def of_stored(a: Any, b: Any) -> Any:
-        return call(stored(a), b) if mapped.first else call(a, stored(b))
-
     def run(storages: list[Storage], extents: tuple[int, ...], mark: Any, args: tuple[Any, ...]) -> Array | None:
-        with np.errstate(all="ignore"):
-            return mapped.result(args, of_stored)
+        return mapped.result(args, call)
 
     return Road(run, ())
 

@@ -153,6 +153,7 @@ class Primitive:
     prune(used, **params) -> (operands that are read, results that stay, params): the same for those results alone that are used
 
     effect: it does something beside computing a result, so that it stays where nobody reads that, and twice where it stands twice
+    refuses(**params) -> bool: whether its call raises where operands are wrong, so that it stays where readers turn out not to need its values
     asks: it calls a function of the user, which may take any time
     entrywise: every entry of a result depends on the same entries of the operands alone
     remembered: its library call gives the same storage for the same operands, so that copies of the result stay where these stay
@@ -190,6 +191,7 @@ class Primitive:
         pushdown: Rule | None = None,
         on_numpy: Rule | None = None,
         effect: bool = False,
+        refuses: Callable[..., bool] | None = None,
         asks: bool = False,
         remembered: bool = False,
         entrywise: bool = False,
@@ -217,6 +219,7 @@ class Primitive:
         self.pushdown = pushdown
         self.on_numpy = on_numpy
         self.effect = effect
+        self.refuses = refuses
         self.asks = asks
         self.remembered = remembered
         self.entrywise = entrywise
@@ -284,14 +287,18 @@ class Primitive:
         ]
 
     def _run(self, values: list[Any], params: dict[str, Any], args: Sequence[Any]) -> Any:
-        if any(not isinstance(v, Array) for v in values):
+        numbers = any(not isinstance(v, Array) for v in values)
+        if numbers:
             values = self._lifted(values, params)
-            if self.entrywise and not config.forcing and not all(isinstance(v, Array) for v in values):
-                mapped = entrywise.of_values(self, values, params, lambda *given: self._on_values(given, params))
-                if mapped is not None:
-                    if _noting.notes is not None:
-                        _noting.notes.append(Note(self, None, args, values, mapped[:1], mapped[1]))
-                    return mapped[0]
+            numbers = any(not isinstance(v, Array) for v in values)
+        elif len(values) == 1:
+            numbers = bool(values[0]._aval.fill_value)  # one that an earlier operation may have made
+        if numbers and self.entrywise and not config.forcing:
+            mapped = entrywise.of_values(self, values, params, lambda *given: self._on_values(given, params))
+            if mapped is not None:
+                if _noting.notes is not None:
+                    _noting.notes.append(Note(self, None, args, values, mapped[:1], mapped[1]))
+                return mapped[0]
         key = (
             self,
             tuple(params.items()),
@@ -331,10 +338,10 @@ class Primitive:
         return results if self.multiple else results[0]
 
     def _on_values(self, given: Sequence[Any], params: dict[str, Any]) -> Any:
-        """The operation on NumPy's arrays and numbers, which is part of another and not noted by itself."""
+        """The operation on stored values and numbers, which is part of another and not noted by itself."""
         before, _noting.notes = _noting.notes, None
         try:
-            return self._run([view(v) if type(v) is np.ndarray else v for v in given], params, given)
+            return self._run(list(given), params, given)
         finally:
             _noting.notes = before
 

@@ -228,6 +228,7 @@ cast_p = Primitive(
     reference=lambda x, dtype: np.asarray(x).astype(dtype),
     notation=_cast_notation,
     describe=lambda dtype: str(dtype),
+    entrywise=True,
 )
 
 

@@ -413,3 +413,26 @@ def test_parts_under_jit_are_those_at_once(seed):
     assert made.format == A[key].format and made.fill_value == A[key].fill_value
     if made.ndim:
         np.testing.assert_array_equal(made.sum(axis=0).todense(), dense[key].sum(axis=0))
+
+
+BROADCAST = {
+    "a number": lambda x, i: snp.broadcast_to(x, (5,))[i],
+    "full": lambda x, i: snp.full((5,), x)[i],
+    "taken": lambda x, i: snp.take(snp.full((5, 2), x), i, axis=0),
+    "computed": lambda x, i: (snp.full((5,), x) * 2 + 1)[i].sum(),
+    "of two axes": lambda x, i: snp.full((5, 7), x)[i, 0],
+    "rows": lambda x, i: snp.broadcast_to(snp.arange(3) * x, (5, 3))[i],
+    "one index": lambda x, i: snp.full((5,), x)[i[0]],
+}
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+def test_indices_of_broadcast_numbers_are_checked(name):
+    """No kernel reads what is the same everywhere, and so no index; one that is out of bounds is an error all the same."""
+    function, inside, outside = BROADCAST[name], np.array([4, -5]), np.array([5, 1])
+    run = sj.jit(function)
+    many = sj.jit(sj.vmap(function, in_axes=(0, None)))
+    np.testing.assert_array_equal(run(2.0, inside).todense(), function(2.0, inside).todense())
+    for call in (function, run, lambda x, i: many(snp.ones(3) * x, i)):
+        with pytest.raises(IndexError, match="index 5 is out of bounds for axis 0 with size 5"):
+            call(2.0, outside)

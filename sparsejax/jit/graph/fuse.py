@@ -89,7 +89,8 @@ class _Fuser:
         for eqn in reversed(self.jaxpr.eqns):
             var = eqn.outputs[0]
             fragment = self.fragments.get(var)
-            if not needed.isdisjoint(eqn.outputs) or eqn.effect:  # else moved into every reader
+            refuses = eqn.primitive.refuses is not None and eqn.primitive.refuses(**eqn.param_dict)
+            if not needed.isdisjoint(eqn.outputs) or eqn.effect or refuses:  # else moved into every reader
                 view = fragment is not None and _is_view(fragment) and eqn.primitive.views
                 step = CallStep(eqn) if fragment is None or view else self._step(var, fragment)
                 if isinstance(step, KernelStep) and eqn.param_dict.get("mask") == "pattern":

@@ -59,6 +59,7 @@ checked_p = Primitive(
     call=_checked_call,
     jvp=lambda primals, tangents, out, **params: None,
     remembered=True,
+    refuses=lambda drop, **params: not drop,
     describe=lambda ref, stored, extents, extent, fault, drop: f"{fault[0]} < {extent}",
 )
 
