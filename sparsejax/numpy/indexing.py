@@ -444,6 +444,10 @@ def vsplit(x: Any, indices_or_sections: Any) -> list[Any]:
     return split(x, indices_or_sections, 0)
 
 
+SECTIONS = 1 << 24
+"""Arrays in a list, which alone would take 10 GB and more."""
+
+
 def _sections(x: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[Any]:
     """The parts of `x` between places along an axis, or of so many equal, or nearly equal, lengths."""
     x = asarray(x)
@@ -455,6 +459,10 @@ def _sections(x: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[
         count = integer(indices_or_sections, "indices_or_sections")
         if count < 1:
             raise ValueError(f"indices_or_sections={count} must be at least one section")
+        if count > SECTIONS:
+            raise ValueError(
+                f"indices_or_sections={count} asks for more arrays than there is memory for: a list holds at most {SECTIONS} of them"
+            )
         if equal and n % count > 0:
             raise ValueError(
                 f"array split does not result in an equal division: indices_or_sections={count} does not divide extent {n} of axis "

@@ -35,10 +35,17 @@ def setdiag(x: Any, values: Any, k: int = 0) -> Array:
     >>> setdiag(sj.array(np.ones((2, 2)), format="csr"), 5).todense()
     array([[5., 1.],
            [1., 5.]])
+
+    ValueError, as of SciPy's, for a diagonal that lies outside of the matrix.
     """
     x, k = asarray(x), integer(k, "k")
     if x.ndim != 2:
         raise ValueError(f"setdiag takes a matrix, not an array of shape {x.shape}")
+    below, above = x.shape
+    if (k > 0 and k >= above) or (k < 0 and -k >= below):
+        raise ValueError(
+            f"k={k} is no diagonal of a matrix of shape {x.shape}: it has those from {1 - below} to {above - 1}"
+        )
     count = max(0, min(x.shape[0] - max(0, -k), x.shape[1] - max(0, k)))
     given = asarray(values)
     if given.ndim and given.shape[0] > max(1, count):

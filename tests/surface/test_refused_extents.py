@@ -134,3 +134,11 @@ def test_splits_are_numpys(operand, name, where):
 def test_no_sections(name):
     with pytest.raises(ValueError, match="indices_or_sections=0"):
         getattr(snp, name)(A, 0)
+
+
+@pytest.mark.parametrize("count", [2**63, 2**40, 2**24 + 1])
+def test_more_sections_than_memory_holds(count):
+    for cut in (snp.array_split, sj.jit(lambda A, count=count: snp.array_split(A, count))):
+        with pytest.raises(ValueError, match=f"indices_or_sections={count} asks"):
+            cut(A, *[count][: cut is snp.array_split])
+    assert len(snp.array_split(A, 5)) == 5

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import sparsejax as sj
 import sparsejax.numpy as snp
@@ -29,6 +30,10 @@ def test_setdiag_is_that_of_numpy(format, shape, dtype):
         vector = rng.integers(0, 9, count)
         for values in (3, vector.astype(dtype), vector, rng.integers(0, 9, count + 2).astype(dtype), sj.array(vector)):
             given = values.todense() if isinstance(values, sj.Array) else values
+            if k >= max(1, shape[1]) or -k >= max(1, shape[0]):
+                with pytest.raises(ValueError, match=f"k={k} is no diagonal"):
+                    snp.setdiag(A, values, k)
+                continue
             made = snp.setdiag(A, values, k)
             assert made.dtype == dtype and made.shape == shape and made.format == A.format
             np.testing.assert_array_equal(made.todense(), wanted(dense, given, k))
@@ -59,3 +64,19 @@ def test_numbers_that_do_not_fit_and_vectors_that_are_too_short():
         A.setdiag(300)
     with pytest.raises(ValueError, match="broadcast"):
         A.setdiag(np.array([1, 2]))
+
+
+@pytest.mark.parametrize("k", [77, 4, -3])
+def test_diagonals_outside_are_refused_as_by_scipy(k):
+    A = sj.array(np.ones((3, 4)), format="csr")
+    with pytest.raises(
+        ValueError, match=r"k=.* is no diagonal of a matrix of shape \(3, 4\): it has those from -2 to 3"
+    ):
+        A.setdiag(1.0, k=k)
+    with pytest.raises(ValueError, match="exceeds"):
+        scipy.sparse.csr_array(np.ones((3, 4))).setdiag(1.0, k=k)
+    grown = sj.jit(lambda A: A.setdiag(1.0, k=k))
+    for n in (90, 80):
+        assert grown(sj.array(np.ones((n, n)), format="csr")).shape == (n, n)
+    with pytest.raises(ValueError, match="no diagonal"):
+        grown(A)
