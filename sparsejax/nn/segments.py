@@ -42,14 +42,14 @@ def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, Any]:
             )
         count = max(int(np.asarray(ids).max()) + 1, 0) if ids.size else 0
     count = extent(count, "num_segments")
-    return data, ids, _kept(count) if type(count) is int else _places(count)
+    return data, ids, _kept(count) if type(count) is int else _without_entries(count)
 
 
-def _places(count: Any) -> Any:
+def _without_entries(count: Any) -> Any:
     return empty((count,), np.dtype(np.bool_), Format.parse("coo", 1), 0)
 
 
-_kept = functools.lru_cache(maxsize=64)(_places)
+_kept = functools.lru_cache(maxsize=64)(_without_entries)
 
 
 @again(3, whole=True)

@@ -12,6 +12,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.core.symbolic import Scope, SymbolicDim, length, sliced
+from tests.shapes.traced import Traced
 
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod]
 QUESTIONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
@@ -431,16 +432,9 @@ ANSWERED = {
 def test_a_question_about_a_remainder_is_a_guard(name):
     """Where the remainder is an extent as well, shapes were told by the answer: the trace serves those with that remainder."""
     function, most = ANSWERED[name]
-    traces = 0
-
-    def traced(x):
-        nonlocal traces
-        traces += 1
-        return function(x)
-
-    run = sj.jit(traced)
+    run = Traced(function)
     for n in (7, 12, 9, 10, 30, 17, 28, 31, 40, 16, 22, 19, 13, 25, 2, 3, 1, 0):
         x = sj.array(np.arange(n) + 1.0)
         np.testing.assert_array_equal(run(x).todense(), function(x).todense())
         if n == 25:
-            assert traces <= most
+            assert run.traces <= most

@@ -7,6 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.tree_util import tree_leaves
 from tests.shapes.programs import PROGRAMS
+from tests.shapes.traced import Traced
 
 SHAPES, KNOWN = 40, 14
 """Shapes of every program, a thousand in all; how many of them may be planned."""
@@ -23,25 +24,18 @@ def equal(got, wanted):
 def test_a_new_shape_plans_nothing(name, counts):
     operands, function = PROGRAMS[name]
     rng = np.random.default_rng(sum(map(ord, name)))
-    traces = 0
-
-    def traced(*args):
-        nonlocal traces
-        traces += 1
-        return function(*args)
-
-    compiled = sj.jit(traced)
+    run = Traced(function)
     for number in range(SHAPES):
         n, m, k = (int(x) for x in rng.integers(500, 950, 3))
         args = operands(rng, n, m, k)
-        before = dict(counts), traces
-        got = compiled(*args)
+        before = dict(counts), run.traces
+        got = run(*args)
         if number >= KNOWN:
             refused = [
                 (f.refused, f._fixed, [(m.domain.stands, m.domain.guards) for m in f._members][-3:])
-                for f in compiled._families.values()
+                for f in run.jitted._families.values()
             ]
-            assert (counts, traces) == before, f"shape {number} of {name}, {n} x {m} x {k}: {refused}"
+            assert (counts, run.traces) == before, f"shape {number} of {name}, {n} x {m} x {k}: {refused}"
         if number % 6 == 5:
             equal(got, sj.jit(function, dynamic=False)(*args))
 
