@@ -42,6 +42,7 @@ PASSES = {
     "tile": "loops have no register tiles",
     "contract_arrays": "what is read once is stored all the same",
     "assigned_once": "dense results are cleared, and accumulated into",
+    "over_result": "dense workspaces have memory beside the result that is made of them",
     "single_valued": "values of workspaces are stored, also where all of them are equal",
     "drained_masks": "masks are tested at every insertion into a workspace",
     "stores": "what strips assign goes through the caches",

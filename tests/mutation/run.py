@@ -94,6 +94,7 @@ NEAR = {
         "rewrite/test_loop_shapes.py",
     ),
     "rewrite/masked_inserts": ("schedule/test_masked_insert.py",),
+    "rewrite/over_result": ("rewrite/test_over_result.py",),
     "rewrite/parallelize": ("threads/test_parallel_kernels.py", "threads/test_reductions.py"),
     "rewrite/row_bodies": ("codegen/test_flat_rows.py", "codegen/test_distributed.py"),
     "rewrite/shared_positions": ("rewrite/test_given.py", "graph/test_masked_products.py", "runtime/test_positions.py"),

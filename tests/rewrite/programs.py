@@ -64,6 +64,7 @@ PROGRAMS: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     ),
     "assigned_once": (lambda A, X: A @ X, (matrix(30, 40), dense(40, 8))),
     "assigned_once after it is cleared": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 8))),
+    "over_result": (lambda A, x: snp.maximum(x @ A, 0), (matrix(30, 40), dense(30))),
     "exhaust": (lambda A: snp.any(A, axis=1), (matrix(30, 40),)),
     "pack": (lambda A, X: A @ X, (sj.array(np.eye(6), format="bsr:3x2"), dense(6, 50))),
     "single_valued": (

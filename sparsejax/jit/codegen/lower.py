@@ -27,7 +27,7 @@ from sparsejax.jit.codegen.constants import Numbers
 from sparsejax.jit.codegen.emit import Num
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.kernel_memory import Keeper
-from sparsejax.jit.codegen.operands import DenseArea, Input, Overlay, Registers, Scalar
+from sparsejax.jit.codegen.operands import DenseArea, Input, Overlay, Registers, Resting, Scalar
 from sparsejax.jit.codegen.output import Output, Span
 from sparsejax.jit.codegen.shared_output import GivenOutput
 from sparsejax.jit.codegen.workspaces import kinds
@@ -163,6 +163,8 @@ class Lowering:
             sizes = [self.b.i64(n) if var is None else self.extents[var] for var, n in walked]
             if tensor.policy == policies.OVERLAY:
                 self.operands[name] = Overlay(self.b, tensor, self.output.vals(self.b))
+            elif name in self.program.resting:
+                self.operands[name] = Resting(self.b, tensor, sizes, self.output.vals(self.b))
             elif tensor.policy == "dense":
                 self.operands[name] = DenseArea(self.b, tensor, sizes)
             else:

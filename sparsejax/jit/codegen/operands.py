@@ -175,13 +175,16 @@ class DenseArea:
     """A dense workspace over `extents` (dimension order)."""
 
     def __init__(self, b: Builder, tensor: cin.Tensor, extents: Sequence[Val]) -> None:
+        self._shape(b, tensor, extents)
+        self.vals = allocate(b, self.size, tensor.dtype.itemsize, zero=False)
+        self._own = b.var(f"{tensor.name}_own", self.vals)
+
+    def _shape(self, b: Builder, tensor: cin.Tensor, extents: Sequence[Val]) -> None:
         self.tensor = tensor
         self.axes = tuple(Axis(extent, extent) for extent in extents)
         self.size = b.i64(1)
         for extent in extents:
             self.size = b.mul(self.size, extent)
-        self.vals = allocate(b, self.size, tensor.dtype.itemsize, zero=False)
-        self._own = b.var(f"{tensor.name}_own", self.vals)
 
     def clear(self, b: Builder) -> None:
         fill(b, self.vals, b.i64(0), self.size, emit.constant(b, self.tensor.fill_value, self.tensor.dtype))
@@ -202,6 +205,17 @@ class Overlay(DenseArea):
 
     def clear(self, b: Builder) -> None:
         """Every value is written before it is read."""
+
+    def free(self, b: Builder) -> None:
+        """It is the output's."""
+
+
+class Resting(DenseArea):
+    """A dense workspace in the memory of the output, whose elements take the places of its own: see `over_result`."""
+
+    def __init__(self, b: Builder, tensor: cin.Tensor, extents: Sequence[Val], vals: Val) -> None:
+        self._shape(b, tensor, extents)
+        self.vals = vals
 
     def free(self, b: Builder) -> None:
         """It is the output's."""

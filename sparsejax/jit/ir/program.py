@@ -101,6 +101,8 @@ class Program:
     """Workspaces all of whose entries are one constant, which is not stored (`rewrite/single_valued`), by name."""
     drained: tuple[str, ...] = ()
     """Workspaces whose masks are tested where they are drained (`rewrite/drained_masks`), by name."""
+    resting: tuple[str, ...] = ()
+    """The workspace that lies where the result will (`rewrite/over_result`), by name, if there is one."""
     literal: bool = False
     """Whether extents stand in the code, where they are known: it is long, and of use for these alone."""
 
@@ -114,6 +116,7 @@ class Program:
         text = cin.as_text(self.stmt) if self.loops is None else cin.as_text(self.stmt, 0, self.loops.note)
         said = [f"\n# {name}: all entries are one constant" for name in self.single]
         said += [f"\n# {name}: its mask is tested where it is drained" for name in self.drained]
+        said += [f"\n# {name}: where {self.output.name} will be" for name in self.resting]
         said += [f"\n# {self.output.name}: stored past the caches"] if self.past else []
         return text + "".join(said)
 

@@ -94,7 +94,7 @@ def overwritable(program: Program) -> tuple[int, ...]:
 
     The result of 2 * x[i] - A[i] must not stand where x was.
     """
-    if program.stmt is None or program.chunking.partial:
+    if program.stmt is None or program.chunking.partial or program.resting:
         return ()
     writes = [w for w in cin.writes(program.stmt) if w.lhs.tensor.name == program.output.name]
     if len(writes) != 1 or writes[0].op is not None or not program.output.format.is_dense:
