@@ -13,20 +13,22 @@ import numpy as np
 from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
+from sparsejax.core.symbolic import span
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import ConcretizationTypeError
 from sparsejax.formats import Format
 from sparsejax.formats.parts import lines
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir import operators
 from sparsejax.lax import sorting
-from sparsejax.lax.elementwise import elementwise
+from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.elementwise import where as _where
-from sparsejax.lax.extents import along, is_known, is_long
+from sparsejax.lax.extents import along, coordinates, is_known, is_long
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
+from sparsejax.lax.linear import sample
 from sparsejax.lax.reduce import MOST, OPERATORS, mean, reduce
 from sparsejax.lax.sorting import argsort as _argsort
-from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, pattern, refill, reshape
+from sparsejax.lax.structural import convert_format, integer, normal_axes, normal_axis, refill, reshape
 from sparsejax.numpy.indexing import flip, getitem, stack
 
 _DENSE = Format.parse("dense", 1)
@@ -82,37 +84,48 @@ def _extreme(kind: str, x: Any, axis: int | None, keepdims: bool) -> Any:
 
 def _first(kind: str, x: Any, axis: int) -> Any:
     """The first coordinate of every line that holds its maximum, or minimum: the smaller of the first one stored and the first one that is
-    not, where that holds it too."""
+    not, where that holds it too.
+
+    Of the stored ones the last that is found counting down is the first, and what is not stored counts as zero: all is computed where it is reduced.
+    """
     extent = x.shape[axis]
     is_float = x.dtype.kind in "fc"
     line = [1 if d == axis else n for d, n in enumerate(x.shape)]
-    dense = x.format.is_dense
-    long = not dense and is_long(extent)
-    numbers = sorting.places(x, axis) if long else asarray(along(extent, axis, x.ndim))
-    absent: Any = None if dense else sorting.first_absent(x, axis)
-    most = convert_format(reduce(kind, x, axis) if dense else _most(kind, x, axis, absent), "dense")
-    stored = x if dense else refill(x, 0)
-    best = reshape(most, line) if dense else _where(pattern(x, bool), reshape(most, line), 0)  # at what is stored alone
-    holds = elementwise("equal", stored, best)
-    if is_float:
-        holds = elementwise("logical_or", holds, elementwise("isnan", stored))
-    if dense:
-        return reduce("min", _where(holds, numbers, extent), axis)
-    first = reduce("min", refill(_where(refill(holds, False), numbers, MOST), MOST), axis)
-    if not (is_float and np.isnan(x.fill_value)):
-        absent = _where(elementwise("equal", most, x.fill_value.item()), absent, extent)
-    return elementwise("minimum", convert_format(first, "dense"), absent)
+    if x.format.is_dense:
+        most = reshape(convert_format(reduce(kind, x, axis), "dense"), line)
+        numbers = asarray(along(extent, axis, x.ndim))
+        return reduce("min", _where(_holds(x, most, is_float), numbers, extent), axis)
+    absent, fill = sorting.first_absent(x, axis), x.fill_value.item()
+    name, stored = OPERATORS[kind], refill(x, 0)
+    most = convert_format(reduce(kind, refill(x, operators.get(name).identity(x.dtype)), axis), "dense")
+    lacks = elementwise("less", absent, extent)
+    undefined = is_float and np.isnan(x.fill_value)  # of lines that lack something, what is not a number is the extreme
+    bar = _where(lacks, fill, most) if undefined else most
+    found = _where(_holds(stored, sample(reshape(bar, line), stored), is_float), _left(x, stored, axis), 0)
+    first = elementwise("subtract", extent, convert_element_type(reduce("max", found, axis), np.int64))
+    first = convert_format(first, "dense")
+    if undefined:
+        return elementwise("minimum", first, absent)
+    least = elementwise("equal", elementwise(name, most, fill), fill)  # so that what is not stored is the extreme, too
+    beaten = elementwise("logical_and", elementwise("logical_and", lacks, least), elementwise("not_equal", most, fill))
+    return elementwise("minimum", _where(beaten, extent, first), _where(least, absent, extent))
 
 
-def _most(kind: str, x: Any, axis: int, absent: Any) -> Any:
-    """`reduce` of every line of a sparse array, where it is known which place is the first `absent` one: nothing is counted."""
-    name = OPERATORS[kind]
-    identity = operators.get(name).identity(x.dtype)
-    if cin.same_value(x.fill_value, identity):
-        return reduce(kind, x, axis)
-    stored = reduce(kind, refill(x, identity), axis)
-    lacks = elementwise("less", absent, x.shape[axis])
-    return _where(lacks, elementwise(name, stored, x.fill_value.item()), stored)
+def _holds(x: Any, most: Any, is_float: bool) -> Any:
+    """Where `x` is its line's extreme."""
+    holds = elementwise("equal", x, most)
+    return elementwise("logical_or", holds, elementwise("isnan", x)) if is_float else holds
+
+
+def _left(x: Any, stored: Any, axis: int) -> Any:
+    """How many places there are from every stored one to the end of its line."""
+    extent = x.shape[axis]
+    if is_long(extent):
+        whole = sample(asarray(np.int64(extent)), stored)
+        return convert_element_type(elementwise("subtract", whole, sorting.places(x, axis)), np.uint64)
+    left = coordinates(span(extent, 0, -1), np.uint32 if extent < 2**32 else np.uint64)
+    line = left.reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    return convert_element_type(sample(asarray(line), stored), np.uint64)
 
 
 # --------------------------------------------------------------------------------------------- places that hold values

@@ -164,7 +164,7 @@ def first_absent(storage: Storage, axis: int) -> Array:
         coords = _beside_first_row(storage)
     else:
         columns, _ = storage.expand()
-        number = np.flatnonzero(_beside_firsts(columns, axis, shape))
+        number = _beside_firsts(columns, axis, shape)
         coords = [column[number] for column in columns]
     if not len(coords[axis]):
         return made
@@ -181,8 +181,7 @@ def _gaps_of_rows(storage: Storage, made: Array) -> None:
     """`first_absent` of the rows of a matrix that lists their columns in order, which are looked at if they begin with the first: so many entries are at
     their own number."""
     pos, crd = storage.buffers[1]
-    rows = np.flatnonzero(pos[1:] > pos[:-1])
-    rows = rows[crd[pos[rows]] == 0]
+    rows = segments.owners_of(pos, _numbers(len(crd), lambda some: crd[some] == 0))
     if not len(rows):
         return
     start, ends = passes.over(len(rows)).picked(pos, rows)
@@ -198,20 +197,31 @@ def _beside_first_row(storage: Storage) -> list[Array]:
     row, column = storage.format.order
     begun = np.zeros(storage.shape[column], bool)
     begun[crd[int(pos[0]) : int(pos[1])]] = True
-    number = np.flatnonzero(begun[crd])
+    number = _numbers(len(crd), lambda some: begun[crd[some]])
     found = {column: crd[number], row: segments.owners_of(pos, number)}
     return [found[0], found[1]]
 
 
 def _beside_firsts(coords: Sequence[Array], axis: int, shape: tuple[int, ...]) -> Array:
-    """Which entries are of lines along `axis` that store their first place; `shape` is that of the lines. Of the others, nothing need be known."""
-    begun = np.zeros(shape, bool)
+    """The numbers of the entries that are of lines along `axis` that store their first place; `shape` is that of the lines. Of the others, nothing need
+    be known."""
+    begun, count = np.zeros(shape, bool), len(coords[axis])
     lines = [c for d, c in enumerate(coords) if d != axis]
-    first = coords[axis] == 0
-    np.atleast_1d(begun)[tuple(c[first] for c in lines) or first.any()] = True
-    return np.broadcast_to(begun[tuple(lines)], first.shape)
+    first = _numbers(count, lambda some: coords[axis][some] == 0)
+    if not lines:
+        return np.arange(count if len(first) else 0)
+    begun[tuple(c[first] for c in lines)] = True
+    return _numbers(count, lambda some: begun[tuple(c[some] for c in lines)])
 
 
+def _numbers(count: int, holds: Callable[[slice], Array]) -> Array:
+    """The numbers below `count` for which something `holds`, asked of some at a time: what is made to find them is small."""
+    found = [start + np.flatnonzero(holds(slice(start, start + SOME))) for start in range(0, count, SOME)]
+    return np.concatenate(found) if found else np.arange(0)
+
+
+SOME = 1 << 16
+"""Entries that are looked at together where few are searched: a mask of these, and their coordinates as indices, stay in the cache."""
 LOOKED = 1 << 12
 """Entries of a row-major array that are looked at first for a place between them."""
 

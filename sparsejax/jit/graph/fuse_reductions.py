@@ -14,7 +14,7 @@ Both numbers are kept for `explain`. Source: reference section 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sparsejax.core.jaxpr import Jaxpr, Var
@@ -78,7 +78,7 @@ def _seen_through(steps: list[partition.Step], jaxpr: Jaxpr) -> list[partition.S
     made: list[partition.Step] = []
     for step in steps:
         if isinstance(step, partition.KernelStep):
-            made.append(replace(step, arguments=tuple(views.get(v, v) for v in step.arguments)))
+            made.append(_asked_once(replace(step, arguments=tuple(views.get(v, v) for v in step.arguments))))
             continue
         result = step.outputs[0]
         if step.eqn.primitive is refill_p and result not in read:
@@ -88,6 +88,35 @@ def _seen_through(steps: list[partition.Step], jaxpr: Jaxpr) -> list[partition.S
                 continue
         made.append(step)
     return made
+
+
+def _asked_once(step: partition.KernelStep) -> partition.KernelStep:
+    """A kernel that asks an array where it has entries as it reads their values, rather than over another fill: as one operand."""
+    if len(set(step.arguments)) == len(step.arguments):
+        return step
+    variables: dict[str, Var] = {}
+    nest = named(step, variables, "")
+    values = {a for e in nest.expressions for a in _valued(e)}
+    found: dict[cin.Access, cin.Expr] = {}
+    for access in nest.reads:
+        if access not in values:
+            same = (a for a in nest.reads if a in values and a.indices == access.indices)
+            alike = (a for a in same if a.tensor._replace(fill_value=0) == access.tensor._replace(fill_value=0))
+            other = next(alike, None)
+            if other is not None:
+                found[access] = other
+    made = fuse.canonical(nest.substituted(found), step.output, variables)
+    return replace(made, filled=step.filled, notes=step.notes)
+
+
+def _valued(expr: cin.Expr) -> Iterator[cin.Access]:
+    """The accesses whose values an expression reads, and those that it reads for these."""
+    if isinstance(expr, cin.Access):
+        yield from cin.accesses(expr)
+    elif isinstance(expr, cin.Call):
+        asks = expr.op == "stored" and isinstance(expr.args[0], cin.Access)
+        for arg in expr.args:
+            yield from arg.others if asks and isinstance(arg, cin.Access) else _valued(arg)
 
 
 def _cheaper(
