@@ -25,9 +25,8 @@ from sparsejax.jit.codegen import abi, emit
 from sparsejax.jit.codegen.environment import Cursor
 from sparsejax.jit.codegen.kernel_memory import clear, fill, moved, null, resize
 from sparsejax.jit.codegen.operands import Axis
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, lanewise
 from sparsejax.jit.ir.program import heads
-from sparsejax.jit.rewrite import lanewise
 
 
 class Growable:

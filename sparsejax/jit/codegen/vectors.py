@@ -24,9 +24,8 @@ from sparsejax.jit.codegen import emit, kernel_memory, register_tiles, sums
 from sparsejax.jit.codegen.context import Context
 from sparsejax.jit.codegen.environment import Cursor, Env
 from sparsejax.jit.codegen.operands import Input
-from sparsejax.jit.ir import cin, operators
+from sparsejax.jit.ir import cin, lanewise, operators
 from sparsejax.jit.ir.bounded import Bounded
-from sparsejax.jit.rewrite import lanewise
 from sparsejax.jit.rewrite.vectorize import maskable
 
 SHORT = 4

@@ -13,9 +13,8 @@ import math
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.jit.backend import host
 from sparsejax.jit.cost import machine
-from sparsejax.jit.ir import choices, cin, simplify
+from sparsejax.jit.ir import choices, cin, lanewise, simplify
 from sparsejax.jit.ir.loop_plans import Leaders, Walk
-from sparsejax.jit.rewrite import lanewise
 from sparsejax.jit.rewrite.loop_shapes import Loop, reduces
 
 FAR = 8

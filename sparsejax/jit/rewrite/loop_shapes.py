@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparsejax.jit.backend import host
-from sparsejax.jit.ir import choices, cin, operators, policies, simplify
+from sparsejax.jit.ir import choices, cin, lanewise, operators, policies, simplify
 from sparsejax.jit.ir.loop_plans import Accumulator, Cases, Leaders, LoopKey, Walk
 from sparsejax.jit.ir.program import Program, heads
-from sparsejax.jit.rewrite import lanewise, scatter_operands, summation
+from sparsejax.jit.rewrite import scatter_operands, summation
 from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes, vectorizable
 from sparsejax.jit.schedule import regions
 

@@ -29,10 +29,10 @@ import math
 from dataclasses import replace
 
 from sparsejax.jit.backend import host
-from sparsejax.jit.ir import choices, cin, operators, simplify
+from sparsejax.jit.ir import choices, cin, lanewise, operators, simplify
 from sparsejax.jit.ir.bounded import Bounded
 from sparsejax.jit.ir.loop_plans import Leaders, PositionWalk
-from sparsejax.jit.rewrite import lanewise, loop_shapes, summation
+from sparsejax.jit.rewrite import loop_shapes, summation
 from sparsejax.jit.rewrite.loop_shapes import GATHERED, Loop
 from sparsejax.jit.rewrite.vectorize import maskable, reduces_in_lanes, vectorizable
 

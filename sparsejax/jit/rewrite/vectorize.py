@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from sparsejax.jit.backend import host
-from sparsejax.jit.ir import cin, policies, simplify
-from sparsejax.jit.rewrite import lanewise
+from sparsejax.jit.ir import cin, lanewise, policies, simplify
 
 
 def maskable(body: cin.Assign) -> bool:

@@ -40,9 +40,9 @@ from sparsejax.jit.codegen.loops.reduce import leaves
 from sparsejax.jit.codegen.loops.sampled_lengths import EVEN, differing
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.operands import DenseArea, Input
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, lanewise
 from sparsejax.jit.ir.loop_plans import RowStages, Stage
-from sparsejax.jit.rewrite import lanewise, vectorize
+from sparsejax.jit.rewrite import vectorize
 
 ENTRIES = 4096
 """Entries of a block, at most: what is kept for them stays in the first caches."""

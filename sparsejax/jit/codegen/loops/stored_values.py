@@ -21,9 +21,8 @@ from sparsejax.jit.codegen.loops import prefetch
 from sparsejax.jit.codegen.loops.walker import Loop, Walker
 from sparsejax.jit.codegen.vectors import VectorLoop
 from sparsejax.jit.codegen.workspaces.append import Append
-from sparsejax.jit.ir import cin
+from sparsejax.jit.ir import cin, lanewise
 from sparsejax.jit.ir.loop_plans import Leaders
-from sparsejax.jit.rewrite import lanewise
 
 
 def walk(loop: Loop, key: Leaders, walker: Walker) -> None:
