@@ -265,7 +265,7 @@ def watched():
     watch(pool.Pool, "__init__", "futex")
     watch(allocator, "array", "mremap")
     watch(reuse.Recycled, "again", "recycling")
-    watch(reuse.Rooms, "take", "recycling")
+    watch(reuse.Own, "take", "recycling")
     watch(donation, "_references", "recycling")
     watch(compiler, "compile_text", "masks", lambda text, *_: "llvm.masked.store" in text or "llvm.masked.load" in text)
     watch(compiler, "compile_text", "gathers", lambda text, *_: "llvm.masked.gather" in text)

@@ -112,13 +112,17 @@ def test_settings_are_spelled_alike_in_every_process():
     assert len(spelled) == 1 and "gathers" in spelled.pop()
 
 
-def test_memory_of_results_is_not_used_again():
-    n = result_memory.TINY // 8 + 1
-    f, x = sj.jit(lambda x: x + 1), sj.array(np.zeros(n), copy=True)
-    with config.using(skip={"recycling"}):
-        f(x)
-        kept = [r for r in (f(x)._storage.cache["maker"],) if r.recycled is not None]
-    assert not kept
+@pytest.mark.parametrize("size", [result_memory.TINY, result_memory.PAGE])
+def test_memory_of_results_is_not_used_again(size):
+    x = sj.array(np.zeros(size // 8 + 1), copy=True)
+    used = {}
+    for skip in (set(), {"recycling"}):
+        with config.using(skip=skip):
+            f = sj.jit(lambda x: x + 1)
+            f(x)
+            maker = f(x)._storage.cache["maker"]
+            used[bool(skip)] = maker.recycled is not None or maker.stored is not None
+    assert used == {False: host.has("recycling"), True: False}
 
 
 @pytest.mark.skipif(not host.has("futex"), reason="no native threads here")

@@ -125,7 +125,6 @@ class Binding:
             self._extents = _pack(_extents(output.format, output.shape))
             self._results = result_memory.Results(self._size, output.dtype, self._content, self._extents)
             self._shape = output.shape
-            self._sizes: dict[int, result_memory.Results] = {}
             return
         _check_size(output.format, output.shape)
         self._growing = expected is GROWING
@@ -187,17 +186,11 @@ class Binding:
     def run_over(self, inputs: Sequence[Storage], like: Storage) -> NDArray[Any]:
         """Call the kernel on these inputs; its output, one value at every position of `like` (`shared_patterns`)."""
         size, below = len(like.vals), self._shape[1:]
-        extents = _pack((size // max(1, math.prod(below)), *below))
-        results = self._sizes.get(size)
-        if results is None:
-            if len(self._sizes) > 64:
-                self._sizes.clear()
-            results = self._sizes[size] = result_memory.Results(size, self.dtype, self._content, extents)
         slots = self._first
         for s in inputs:
             slots += s.cache.get("slots") or input_slots(s)
-        vals, last = results.next()
-        status = self._call(slots, last)
+        vals, address = self.memory(size)
+        status = self._call(slots, _pack((size // max(1, math.prod(below)), *below, address)))
         if status:
             compiler.check(status)
         return vals

@@ -25,7 +25,7 @@ from sparsejax.jit.backend import host
 from sparsejax.jit.codegen.abi import ALIGNMENT
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime.system import allocator, reuse
-from sparsejax.jit.runtime.system.reuse import Block, Own, Recycled, Repeated, Rooms, Stored
+from sparsejax.jit.runtime.system.reuse import Block, Own, Recycled, Repeated, Stored
 
 SMALLEST = 256 << 10
 """Bytes from which results come from `allocator`: below, NumPy's own recycling is as fast. Between, the C library gives blocks back to the system and
@@ -39,6 +39,8 @@ RETURNED = 128 << 10
 """Bytes of the largest results whose memory what made them keeps, to use it again (`reuse.ALTOGETHER` of all together)."""
 OWN = 512 << 10
 """The same of steps whose results have any size (`reuse.Own`)."""
+SAME = 8
+"""Blocks of one size that are kept for results of any."""
 PASSING = 2 << 20
 """The same where no result is there any more when a call ends: as much as the second cache holds."""
 Passing = tuple[Own | None, int]
@@ -278,14 +280,16 @@ def _holds(value: Any) -> str:
     return "anything" if value is None else "zeros" if value == 0 else "values"
 
 
-def _rooms_of(dtype: np.dtype[Any]) -> Rooms | None:
-    """Memory of results of any size that other results had; None where it is not used again."""
+def _same(count: int, dtype: np.dtype[Any]) -> Own | None:
+    """Memory of about so many elements that any results had; None where it is not used again."""
     if not host.has("recycling"):
         return None
-    rooms = _rooms.get(dtype)
-    if rooms is None:
-        rooms = _rooms.setdefault(dtype, Rooms(lambda count: _begun(count, dtype)))
-    return rooms
+    size = reuse.roomy(count)
+    kept = _sames.get((dtype, size))
+    if kept is None:
+        made = Own(lambda _: _begun(size, dtype), math.inf, 0, SAME)
+        kept = _sames.setdefault((dtype, size), made)
+    return kept
 
 
 def passing(dtype: np.dtype[Any]) -> Passing:
@@ -318,9 +322,9 @@ def blocks() -> Callable[[int], Block]:
 def written(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Memory for a result that may be the only one of its size: flat and read-only, and as an array of this shape that may be written."""
     count = math.prod(shape)
-    rooms = _rooms_of(dtype) if TINY < count * dtype.itemsize <= RETURNED else None
-    if rooms is not None:
-        whole, begin, _ = rooms.take(count)
+    same = _same(count, dtype) if TINY < count * dtype.itemsize <= RETURNED else None
+    if same is not None:
+        whole, begin, _ = same.take(count)
         vals = whole[begin : begin + count]
         made = vals.reshape(shape)
     elif count * dtype.itemsize >= SMALLEST and host.has("mremap"):
@@ -366,15 +370,13 @@ def _begun(count: int, dtype: np.dtype[Any], make: Callable[..., NDArray[Any]] =
     return whole, start, address + start * dtype.itemsize
 
 
-_rooms: dict[Any, Rooms] = {}
-"""By dtype."""
+_sames: dict[tuple[np.dtype[Any], int], Own] = {}
+"""By dtype and by how many elements there is room for."""
 
 
 def release(vals: NDArray[Any]) -> None:
     """Do not use the memory of a result again, if it is of `taker` or `written`: its array is given up and something else is written there."""
     if isinstance(vals.base, np.ndarray):
-        if vals.dtype in _rooms:
-            _rooms[vals.dtype].release(len(vals), vals.base)
         reuse.release(vals.base)
 
 

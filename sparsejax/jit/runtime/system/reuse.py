@@ -16,7 +16,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,6 @@ from sparsejax import forks
 from sparsejax.formats.storage import Storage
 
 MOST = 2
-SAME = 8
-"""Blocks of one size that are kept for results of any."""
 ALTOGETHER = 16 << 20
 DERIVED = 4
 """Times its bytes that a storage counts for: what is noted of it stays as long as it does."""
@@ -48,7 +46,7 @@ class _Kept(Generic[_Entry]):
     """Entries that begin with an array: up to so `many`."""
 
     __slots__ = ("kept",)
-    many: ClassVar[int]
+    many = MOST
 
     def __init__(self) -> None:
         self.kept: list[_Entry] = []
@@ -80,7 +78,6 @@ class Recycled(_Kept[tuple[NDArray[Any], bytes]]):
     """Read-only arrays, each a view of one that may be written, with what is known about them."""
 
     __slots__ = ()
-    many = MOST
 
     def again(self) -> tuple[NDArray[Any], bytes] | None:
         """An array that nobody else refers to, and what is known about it."""
@@ -95,7 +92,6 @@ class Stored(_Kept[tuple[NDArray[Any], NDArray[Any], Storage, bytes]]):
     `written` says in its own words what `again` does."""
 
     __slots__ = ("_maker",)
-    many = MOST
 
     def __init__(self, maker: Any) -> None:
         super().__init__()
@@ -148,50 +144,9 @@ class Repeated(Stored):
         return found
 
 
-class Rooms:
-    """Memory for results of one dtype and any size, by what there is room for: a block that nobody refers to any more serves the next result that is
-    not much smaller.
-
-    >>> rooms = Rooms(lambda count: (np.empty(count), 0, 0))
-    >>> first = rooms.take(600)[0]
-    >>> second = rooms.take(610)[0]
-    >>> first is second, len(first)
-    (False, 768)
-    >>> first = second = None
-    >>> len(rooms.take(590)[0])
-    768
-    """
-
-    __slots__ = ("_make", "_rooms")
-
-    def __init__(self, make: Callable[[int], Block]) -> None:
-        self._make = make
-        self._rooms: dict[int, _Room] = {}
-
-    def take(self, count: int) -> Block:
-        """What `make` gives: an array with room for `count` elements, to which nobody else refers, and what is known about it. No other thread takes
-        it: it sees that this one looks."""
-        size = _roomy(count)
-        room = self._rooms.get(size)
-        if room is None:
-            room = self._rooms.setdefault(size, _Room())
-        for whole, begin, address in room.kept:
-            if _references(whole) <= _ALONE[2]:
-                return whole, begin, address
-        found = self._make(size)
-        room.keep(found)
-        return found
-
-    def release(self, count: int, whole: NDArray[Any]) -> None:
-        """Do not keep a block any more that was taken for `count` elements, if it is kept."""
-        room = self._rooms.get(_roomy(count))
-        if room is not None:
-            room.release(whole)
-
-
 class Own(_Kept[Block]):
-    """Memory for the results of one step of a plan, of one dtype and any size: the blocks that it had last, so that a step writes where it wrote before,
-    which is in the caches of the processor.
+    """Memory for results of one dtype and any size, such as those of one step of a plan: the blocks that it had last, so that a step writes where it wrote
+    before, which is in the caches of the processor.
 
     >>> own = Own(lambda count: (np.empty(count), 0, 0))
     >>> first = own.take(600)[0]
@@ -203,18 +158,18 @@ class Own(_Kept[Block]):
     (750, 375)
     """
 
-    __slots__ = ("__weakref__", "_loose", "_make", "_spare")
-    many = MOST
+    __slots__ = ("__weakref__", "_loose", "_make", "_spare", "many")
 
-    def __init__(self, make: Callable[[int], Block], loose: float = 2, spare: float = 0.25) -> None:
-        """A block has room for so many times the elements of a result at most, a new one for a part more."""
+    def __init__(self, make: Callable[[int], Block], loose: float = 2, spare: float = 0.25, many: int = MOST) -> None:
+        """A block has room for so many times the elements of a result at most, a new one for a part more; so `many` are kept."""
         super().__init__()
-        self._make, self._loose, self._spare = make, loose, spare
+        self._make, self._loose, self._spare, self.many = make, loose, spare, many
         _owns.add(self)
 
     def take(self, count: int) -> Block:
-        """What `make` gives for `count` elements, and some more where that is new; one that is free and too small gives its place to it, so that
-        sizes that take turns lie in one block. No other thread takes it, as in `Rooms`."""
+        """What `make` gives for `count` elements, and some more where that is new: an array to which nobody else refers, and what is known about it. One
+        that is free and too small gives its place to it, so that sizes that take turns lie in one block. No other thread takes it: it sees that this
+        one looks."""
         loose, small = self._loose, None
         for whole, begin, address in self.kept:
             if _references(whole) <= _ALONE[2]:
@@ -223,7 +178,7 @@ class Own(_Kept[Block]):
                 elif len(whole) <= loose * count + begin:
                     return whole, begin, address
         found = self._make(count + int(count * self._spare))
-        if small is None and len(self.kept) >= MOST:
+        if small is None and len(self.kept) >= self.many:
             small = self.kept[0][0]
         if small is not None:
             self.release(small)
@@ -240,18 +195,11 @@ def release(whole: NDArray[Any]) -> None:
         own.release(whole)
 
 
-def _roomy(count: int) -> int:
+def roomy(count: int) -> int:
     """For how many elements there is room in a block for `count`: half as many more at most. Blocks of more sizes lie in memory that nobody has used
     lately: 150 sizes of mini-batches took 1.06 of the time with quarters."""
     step = 1 << max(0, count.bit_length() - 2)
     return -(-count // step) * step
-
-
-class _Room(_Kept[Block]):
-    """Blocks of one size."""
-
-    __slots__ = ()
-    many = SAME
 
 
 class _Everything:
@@ -278,13 +226,13 @@ _all = _Everything()
 
 
 def _alone() -> tuple[int, int, int]:
-    """What `Recycled.again` counts for an array that nobody else refers to, and `Rooms.take`: as it is written there, whatever the interpreter
+    """What `Recycled.again` counts for an array that nobody else refers to, and `Own.take`: as it is written there, whatever the interpreter
     counts."""
-    kept, room = Recycled(), _Room()
+    kept, own = Recycled(), list[Block]()
     kept.kept.append((np.zeros(3)[1:], b""))
-    room.kept.append((np.zeros(3), 0, 0))
+    own.append((np.zeros(3), 0, 0))
     for vals, _ in kept.kept:
-        for whole, _, _ in room.kept:
+        for whole, _, _ in own:
             return _references(vals), _references(vals.base), _references(whole)
     raise AssertionError
 

@@ -29,7 +29,7 @@ from sparsejax import config
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import Eqn
 from sparsejax.formats import convert, copies
-from sparsejax.formats.storage import Storage
+from sparsejax.formats.storage import Storage, Template
 from sparsejax.jit.cost import statistics
 from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime import binding, library_call
@@ -50,7 +50,7 @@ CALLS = 3
 MOST, ASKED = 64, 128
 """Tables of one plan, and facts of operands that came too seldom for one, of which is kept how often."""
 
-_Made = Callable[[Any, Sequence[Storage], list[tuple[Any, bytes]], set[int]], Storage]
+_Made = Callable[[Any, Sequence[Storage], list[Storage], set[int]], Storage]
 
 
 class Programs:
@@ -132,7 +132,7 @@ class Program:
         table.room([0] * 4)  # the driver's own slots
         count = plan.operands
         operands = [table.operand(k, s, _aval(s)) for k, s in enumerate(samples[:count])]
-        self._outputs: list[tuple[int, result_memory.Results]] = []
+        self._outputs: list[tuple[int, result_memory.Results, Template]] = []
         places = {k: table.room([0]) for k in dict.fromkeys(plan.results) if k >= count and samples[k].format.full}
         registers = table.plan(plan, operands, False, samples, (), places)
         of = dict(zip(plan.results, registers, strict=True))
@@ -163,8 +163,9 @@ class Program:
             table.moved(place, r, size)
         slots = binding.input_slots(sample)
         results = result_memory.Results(len(sample.vals), sample.dtype, None, slots[:-8])
-        self._outputs.append((8 * place, results))
-        return _Fresh(len(self._outputs) - 1, sample, results)
+        template = sample.format, sample.shape, sample.fill_value, sample.buffers
+        self._outputs.append((8 * place, results, template))
+        return _Fresh(len(self._outputs) - 1)
 
     def _finish(self, table: Table, adopted: set[int], samples: Sequence[Storage]) -> None:
         """Put memory of dense values before the operations, and behind them what gives memory back. Numbers are put in their places as they are in
@@ -238,11 +239,11 @@ class Program:
                 memory[begin:end] = s.cache.get("counted") or _counted(s, load.heads)
             else:
                 memory[begin:end] = s.cache.get("slots") or binding.input_slots(s)
-        fresh: list[tuple[Any, bytes]] = []
-        for place, results in self._outputs:
-            taken = results.next()
-            memory[place : place + 8] = taken[1][-8:]
-            fresh.append(taken)
+        fresh: list[Storage] = []
+        for place, results, template in self._outputs:
+            made, slots = results.storage(template)
+            memory[place : place + 8] = slots[-8:]
+            fresh.append(made)
         blocks: set[int] = set()
         try:
             for word, size in self._apart:
@@ -259,7 +260,7 @@ class Program:
                 raise
             if self._only is not None:
                 return [self._only(words, storages, fresh, blocks)]
-            found = [made(words, storages, fresh, blocks) for made in self._makers]
+            found = [maker(words, storages, fresh, blocks) for maker in self._makers]
             found = library_call.all_owned(found, storages)
             return found if self._order is None else [found[k] for k in self._order]
         finally:
@@ -288,13 +289,11 @@ class _Given:
 class _Fresh:
     """A dense result in memory that was made for it."""
 
-    def __init__(self, number: int, sample: Storage, results: result_memory.Results) -> None:
-        self._number, self._results = number, results
-        self._template = sample.format, sample.shape, sample.fill_value, sample.buffers
+    def __init__(self, number: int) -> None:
+        self._number = number
 
-    def __call__(self, words: Any, storages: Any, fresh: list[tuple[Any, bytes]], blocks: set[int]) -> Storage:
-        vals, slots = fresh[self._number]
-        return Storage.result(self._template, vals, {"slots": slots, "maker": self._results})
+    def __call__(self, words: Any, storages: Any, fresh: list[Storage], blocks: set[int]) -> Storage:
+        return fresh[self._number]
 
 
 class _Block:
