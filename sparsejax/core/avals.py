@@ -271,6 +271,7 @@ _PYTHON: list[tuple[type, np.dtype[Any]]] = [
     (complex, np.dtype("complex128")),
 ]
 _RUN_TIME: dict[np.dtype[Any], Aval] = {}
+_SCALAR = Format(())
 
 
 def scalar_aval(value: Any, is_literal: bool) -> Aval:
@@ -283,6 +284,6 @@ def scalar_aval(value: Any, is_literal: bool) -> Aval:
     if not is_literal:
         known = _RUN_TIME.get(dtype)
         if known is None:
-            known = _RUN_TIME[dtype] = Aval((), dtype, Format(()), 0, True)
+            known = _RUN_TIME[dtype] = Aval((), dtype, _SCALAR, 0, True)
         return known
-    return Aval((), dtype, Format(()), value if is_literal else 0, True, is_literal)
+    return Aval((), dtype, _SCALAR, value if is_literal else 0, True, is_literal)

@@ -420,14 +420,11 @@ concatenate_p = Primitive(
 
 
 def _concatenated(parts: list[Any], axis: int) -> Any:
-    """What sparse arrays that are there make, outside `jit`: all of one type but for extents along `axis`; None for others."""
+    """What arrays that are there make, outside `jit`: all of one type but for extents along `axis`, dense ones in the order of NumPy; None for others."""
     first = parts[0]
-    if (
-        type(first) is not Array
-        or first.format.is_dense
-        or type(axis) is not int
-        or not -first.ndim <= axis < first.ndim
-    ):
+    if type(first) is not Array or type(axis) is not int or not -first.ndim <= axis < first.ndim:
+        return None
+    if first.format.is_dense and (first.aval.weak_type or first.format != Format.parse("dense", first.ndim)):
         return None
     place, key = axis % first.ndim, first.aval.structure
     rest = list(first.aval.shape)

@@ -25,6 +25,7 @@ from sparsejax.lax.structural import (
     signed_integers,
     transpose,
 )
+from sparsejax.numpy import at_once
 from sparsejax.numpy.indexing import flip, getitem, take
 
 
@@ -40,6 +41,9 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Array:
         return reshape(roll(reshape(x, (x.size,)), shift, 0), x.shape, None if x.format.is_dense else x.format)
     listed = axis if isinstance(axis, tuple | list) else (axis,)
     shifts, axes = np.broadcast_arrays(signed_integers(shift, "shift"), [normal_axis(a, x.ndim) for a in listed])
+    found = at_once.moved(x, np.roll, shifts.tolist(), tuple(axes.tolist()))
+    if found is not None:
+        return found
     for places, place in zip(shifts.tolist(), axes.tolist(), strict=True):
         cut = -places % max(1, x.shape[place])
         if cut:
@@ -60,6 +64,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Array:
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
     place = normal_axis(axis, x.ndim)
+    if type(repeats) is int and repeats >= 0:
+        return _repeated(x, repeats, place)
     given = _counts(repeats)
     places, counts = convert.to_coords(given.storage)
     if given.dtype.kind not in "iu" or given.ndim > 1 or np.any(counts < 0) or given.fill_value < 0:
@@ -69,8 +75,12 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Array:
         if given.shape != (n,):
             raise ValueError(f"repeats has {given.size} numbers, but axis {place} of shape {x.shape} has extent {n}")
         return take(x, np.repeat(places[0], counts), place)
-    count = given.item()
-    return _spread(x, [(1, count) if d == place else (1, 1) for d in range(x.ndim)])
+    return _repeated(x, given.item(), place)
+
+
+def _repeated(x: Any, count: int, place: int) -> Any:
+    found = at_once.moved(x, np.repeat, count, place)
+    return _spread(x, [(1, count) if d == place else (1, 1) for d in range(x.ndim)]) if found is None else found
 
 
 def _counts(repeats: Any) -> Any:
@@ -104,6 +114,9 @@ def tile(x: Any, reps: Any) -> Array:
     x, counts = asarray(x), signed_integers(reps, "reps")
     if any(n < 0 for n in counts):
         raise ValueError(f"reps={counts} must not be negative")
+    found = at_once.moved(x, np.tile, counts)
+    if found is not None:
+        return found
     ndim = max(x.ndim, len(counts))
     if x.ndim < ndim:
         x = reshape(x, (1,) * (ndim - x.ndim) + x.shape)

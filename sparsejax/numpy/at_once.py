@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
+from sparsejax.core.trace import current
 from sparsejax.formats import Format, passes, selection, structural
 from sparsejax.formats.parts import lines, located, taken, written
 from sparsejax.formats.storage import Storage, dense_template
@@ -115,6 +117,56 @@ def strided(x: Array, key: Any) -> Array | None:
     if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
         return None
     found = np.array(storage.vals.reshape(aval.shape)[key])
+    found.flags.writeable = False
+    made_aval = _dense(aval, found.shape)
+    return made(
+        Storage.dense(dense_template(made_aval.format, found.shape, storage.fill_value), found.reshape(-1), {}),
+        made_aval,
+    )
+
+
+def replaced(x: Array, key: Any, values: NDArray[Any], add: bool = False) -> Array | None:
+    """A dense array in the order of NumPy with other values at a key of integers, slices and ..., or with these added to what is there; None for other
+    keys and arrays. `values` have its dtype and broadcast to the part. Linear in the array, which is copied.
+
+    >>> import sparsejax as sj
+    >>> replaced(sj.array(np.arange(4)), slice(1, 3), np.array(7))
+    Array([0, 7, 7, 3], dtype=int64)
+    """
+    parts = key if type(key) is tuple else (key,)
+    for part in parts:
+        if type(part) is not slice and type(part) is not int and part is not Ellipsis:
+            return None
+    storage, aval = x._storage, x._aval
+    if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
+        return None
+    vals, found = result_memory.written(aval.shape, aval.dtype)
+    np.copyto(found, storage.vals.reshape(aval.shape))
+    part = found[parts if any(p is Ellipsis for p in parts) else (*parts, Ellipsis)]
+    if add:
+        with np.errstate(all="ignore"):
+            np.add(part, values, out=part)
+    else:
+        part[...] = values
+    return made(Storage.dense(dense_template(aval.format, aval.shape, storage.fill_value), vals, {}), aval)
+
+
+def moved(x: Any, function: Callable[..., NDArray[Any]], *args: Any) -> Array | None:
+    """What a function of NumPy's, which moves or repeats elements, makes of a dense array in the order of NumPy and `args`; None for other arrays, and
+    under `jit`.
+
+    >>> import sparsejax as sj
+    >>> moved(sj.array(np.arange(3)), np.roll, 1)
+    Array([2, 0, 1], dtype=int64)
+    """
+    if type(x) is not Array or current() is not None:
+        return None
+    storage, aval = x._storage, x._aval
+    if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
+        return None
+    found = np.ascontiguousarray(function(storage.vals.reshape(aval.shape), *args))
+    if found.base is not None:
+        found = found.copy()
     found.flags.writeable = False
     made_aval = _dense(aval, found.shape)
     return made(

@@ -39,6 +39,7 @@ from sparsejax.lax.structural import extents as _extents
 from sparsejax.lax.structural import integer as _integer
 from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
+from sparsejax.numpy.elementwise import operators as _operators
 from sparsejax.numpy.indexing import stack
 from sparsejax.numpy.updates import At
 
@@ -507,8 +508,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_ma
         types = [known, *map(_aval_of, (a_min, a_max))]
         x = _convert_element_type(x, dtypes.result_type(*((t.dtype, t.weak_type) for t in types)))
     if a_min is not None:
-        x = _elementwise("maximum", x, a_min)
-    return _strong(x if a_max is None else _elementwise("minimum", x, a_max))
+        x = _operators["maximum"](x, a_min)
+    return _strong(x if a_max is None else _operators["minimum"](x, a_max))
 
 
 def round(x: Any, decimals: int = 0) -> Array:

@@ -30,6 +30,7 @@ from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
 from sparsejax.lax.structural import reshape as _reshape
 from sparsejax.numpy import at_once
+from sparsejax.numpy.elementwise import operators as _operators
 
 
 def _among(x: Any, where: Any, identity: Any) -> Any:
@@ -275,5 +276,5 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     front = (slice(None),) * place
     for _ in range(n):
         op = "not_equal" if x.dtype == bool else "subtract"
-        x = _elementwise(op, x[(*front, slice(1, None))], x[(*front, slice(None, -1))])
+        x = _operators[op](x[(*front, slice(1, None))], x[(*front, slice(None, -1))])
     return x

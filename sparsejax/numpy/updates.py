@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax import config
 from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
@@ -97,7 +98,9 @@ class Ref:
 
     def set(self, values: Any) -> Any:
         """`x` with `values` there; of values for one coordinate, the last."""
-        found = self._as_program("set", values)
+        found = self._in_copy(values)
+        if found is None:
+            found = self._as_program("set", values)
         if found is not None:
             return found
         found = self._set_at_once(values)
@@ -148,9 +151,26 @@ class Ref:
         given = given.reshape([*rest[: index.first], *flat, *rest[index.first :]])
         return at_once.updated(x, index.ranges, vectors, index.first, index.single, given, add)
 
+    def _in_copy(self, values: Any, add: bool = False) -> Any:
+        """`set`, or `add`, at integers and slices of a dense array that is there, of dense values that broadcast, outside `jit`; else None."""
+        x, index = self.x, self.index
+        if type(x) is not Array or not x.format.is_dense or index.given or self.added or config.forcing:
+            return None
+        if current() is not None or isinstance(values, Tracer):
+            return None
+        given = numbers(values, x.dtype)
+        if given is None:
+            other = cast(values, x.dtype)
+            if not other.format.is_dense:
+                return None
+            given = other.todense()
+        return at_once.replaced(x, self.key, given, add) if _fits(given.shape, index.result) else None
+
     def add(self, values: Any) -> Any:
         """`x` with `values` added there; all of those for one coordinate."""
-        found = self._as_program("add", values)
+        found = self._in_copy(values, add=True)
+        if found is None:
+            found = self._as_program("add", values)
         if found is not None:
             return found
         found = self._set_at_once(values, add=True)
