@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,14 +10,14 @@ import numpy as np
 from sparsejax import dtypes
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
-from sparsejax.core.symbolic import sliced
+from sparsejax.core.symbolic import Span, length, sliced, span
 from sparsejax.core.trace import Tracer
 from sparsejax.errors import TracerArrayConversionError
-from sparsejax.lax.elementwise import aval_of, check_fits, convert_element_type, where
-from sparsejax.lax.extents import along, is_known, is_long
+from sparsejax.lax.elementwise import aval_of, check_fits, convert_element_type, elementwise, where
+from sparsejax.lax.extents import along, coordinates, is_known, is_long
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.sorting import argsort
-from sparsejax.lax.structural import broadcast_to, convert_format, expand_dims, integer, normal_axis, reshape
+from sparsejax.lax.structural import broadcast_to, convert_format, integer, normal_axis, reshape
 from sparsejax.numpy.arranging import take_along_axis
 from sparsejax.numpy.functions import moveaxis
 from sparsejax.numpy.indexing import getitem
@@ -119,11 +118,11 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     return order
 
 
-def _numbers(obj: Any, name: str, n: int) -> Any:
-    """Coordinates along an axis of extent `n` that a slice, an integer, or integers name (and whether it is one integer)."""
+def _named(obj: Any, name: str, n: Any, axis: int) -> tuple[Any, Any]:
+    """The coordinates along an axis of extent `n` that a slice, an integer, integers or a mask name, and the extent: a range (`Span`) of a slice; a
+    list where the extent is not known, and they are few; else an array, of a known extent."""
     if isinstance(obj, slice):
-        chosen = range(*obj.indices(n))
-        return np.arange(chosen.start, chosen.stop, chosen.step)
+        return sliced(obj, n), n
     if isinstance(obj, Tracer):
         raise TracerArrayConversionError(
             f"obj of {name} has type {obj.aval}: the shape of the result depends on it, so it has to be there when the function is traced"
@@ -132,43 +131,24 @@ def _numbers(obj: Any, name: str, n: int) -> Any:
     if found.dtype == bool:
         if found.shape != (n,):
             raise ValueError(f"obj of {name} is a mask of shape {found.shape} for an axis of extent {n}")
-        return np.flatnonzero(found)
+        return np.flatnonzero(found), integer(n, "the extent")
     if found.size and found.dtype.kind not in "iu":
         raise IndexError(f"obj of {name} has dtype {found.dtype}; it takes a slice, integers or booleans")
-    return found.astype(np.int64)
-
-
-def _between(x: Any, axis: int, places: list[Any], values: Any, several: bool) -> Any:
-    """`x` with values before a few places of an axis of an extent that is not known."""
-    check_fits(values, x.dtype)
-    values = convert_element_type(asarray(values), x.dtype)
-    values = reshape(values, (*[1] * (x.ndim - values.ndim), *values.shape))
-    values = values if several else moveaxis(values, 0, axis)
-    count = len(places) if len(places) > 1 else values.shape[axis]  # one place takes all values
-    values = broadcast_to(values, [count if d == axis else m for d, m in enumerate(x.shape)])
-    parts, begin = [], 0
-    for k in sorted(range(len(places)), key=places.__getitem__):
-        parts += [_part(x, axis, begin, places[k]), _part(values, axis, k, k + 1) if len(places) > 1 else values]
-        begin = places[k]
-    return concatenate([*parts, _part(x, axis, begin, x.shape[axis])], axis)
+    given = found.astype(np.int64).reshape(-1)
+    if len(given) > FEW and not is_known((n,)):
+        n = integer(n, "the extent")
+    last, known = n if name == "insert" else n - 1, is_known((n,))
+    for k in (given,) if known else given.tolist():
+        wrong = (k < -n) | (k > last)
+        if wrong.any() if known else wrong:
+            raise IndexError(f"obj {np.extract(wrong, k)[0]} of {name} is out of bounds for axis {axis} with size {n}")
+    if known:
+        return np.where(given < 0, given + n, given), n
+    return [n + k if k < 0 else k for k in given.tolist()], n
 
 
 FEW = 16
-"""Coordinates between which parts of an axis are taken whose extent is not known."""
-
-
-def _places(obj: Any, name: str, n: Any, axis: int) -> list[Any] | None:
-    """A few coordinates along an axis of an extent that is not known; None for what has to know it."""
-    if isinstance(obj, slice | Tracer):
-        return None
-    found = np.asarray(obj)
-    if found.dtype.kind not in "iu" or not 0 < found.size <= FEW:
-        return None
-    given = [int(k) for k in found.ravel()]
-    for k in given:
-        if (k > n if name == "insert" else k >= n) or -n > k:
-            raise IndexError(f"obj {k} of {name} is out of bounds for axis {axis} with size {n}")
-    return [n + k if k < 0 else k for k in given]
+"""Coordinates that are told one by one where the extent of their axis is not known: each is compared with it."""
 
 
 def _whole(x: Any, axis: int | None) -> tuple[Any, int]:
@@ -176,18 +156,33 @@ def _whole(x: Any, axis: int | None) -> tuple[Any, int]:
     return (reshape(x, (x.size,)), 0) if axis is None else (x, normal_axis(axis, x.ndim))
 
 
-def _is_long(x: Any, n: Any) -> bool:
-    """Whether coordinates along an axis of `n` are not to be listed: parts of `x` cost what they store."""
-    return is_long(n) and not x.format.is_dense
+def _in_parts(x: Any, n: Any) -> bool:
+    """Whether parts of `x` along an axis of `n` coordinates are joined, and not all of them listed: of sparse arrays with many, since parts cost what
+    they store, and where it is not known how many there are."""
+    return not is_known((n,)) or (is_long(n) and not x.format.is_dense)
 
 
-def _part(x: Any, place: int, begin: int, end: int) -> Any:
-    return getitem(x, (*[slice(None)] * place, slice(begin, end)))
+def _part(x: Any, place: int, begin: Any, end: Any) -> Any:
+    return _at(x, place, slice(begin, end))
 
 
-def _parts(x: Any, place: int, ranges: list[tuple[int, int]]) -> Any:
-    """What ranges of coordinates along an axis name, one after the other."""
-    return concatenate([_part(x, place, *ends) for ends in ranges], place)
+def _at(x: Any, place: int, key: Any) -> Any:
+    return getitem(x, (*[slice(None)] * place, key))
+
+
+def _passed(places: Any, first: Any, step: int, count: Any) -> Any:
+    """How many of so many coordinates in equal steps lie at places, or before them."""
+    return elementwise("maximum", elementwise("minimum", (places - first) // step + 1, count), 0)
+
+
+def _rising(chosen: Any) -> tuple[Any, int, Any]:
+    """(first, step, count) of the coordinates of a range, in rising order."""
+    count = length(chosen)
+    return (
+        (chosen.start, chosen.step, count)
+        if chosen.step > 0
+        else (chosen.start + chosen.step * (count - 1), -chosen.step, count)
+    )
 
 
 def delete(x: Any, obj: Any, axis: int | None = None) -> Array:
@@ -198,68 +193,81 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Array:
            [4, 6]], dtype=int64)
     """
     x, place = _whole(x, axis)
-    n = x.shape[place]
-    if isinstance(obj, slice) and _is_long(x, n) and obj.step in (None, 1, -1):
-        gone = range(*obj.indices(n))[:: obj.step]  # forwards
-        return _parts(x, place, [(0, gone.start), (gone.stop, n)] if gone else [(0, n)])
-    if not is_known((n,)):
-        if isinstance(obj, slice) and obj.step in (None, 1, -1):
-            there = sliced(obj, n)
-            first, last = (there.start, there.stop) if there.step > 0 else (there.stop + 1, there.start + 1)
-            return _parts(x, place, [(0, first), (last if last > first else first, n)])
-        named = _places(obj, "delete", n, place)
-        if named is not None:
-            named.sort()
-            alone = [k for m, k in enumerate(named) if not m or named[m - 1] < k]
-            return _parts(x, place, list(zip([0, *(k + 1 for k in alone)], [*alone, n], strict=True)))
-        n = integer(n, "the extent")
-    chosen = _numbers(obj, "delete", n)
-    wrong = (chosen < -n) | (chosen >= n)
-    if wrong.any():
-        raise IndexError(f"obj {chosen[wrong].flat[0]} of delete is out of bounds for axis {place} with size {n}")
-    if _is_long(x, n):
-        gone = np.unique(np.where(chosen < 0, chosen + n, chosen)).tolist()
-        return _parts(x, place, list(zip([0, *(k + 1 for k in gone)], [*gone, n], strict=True)))
-    stays = np.ones(n, bool)
-    stays[chosen] = False
-    return getitem(x, (*[slice(None)] * place, np.flatnonzero(stays)))
+    gone, n = _named(obj, "delete", x.shape[place], place)
+    if not _in_parts(x, n):
+        stays = np.ones(n, bool)
+        stays[obj if isinstance(obj, slice) else gone] = False
+        return _at(x, place, np.flatnonzero(stays))
+    if isinstance(gone, range | Span) and abs(gone.step) == 1:
+        first, _, count = _rising(gone)
+        pieces = [(first, first + count)]
+    elif isinstance(gone, Span):
+        first, step, count = _rising(gone)
+        left = coordinates(span(0, n - count))
+        return _at(x, place, left + _passed(left, first, step - 1, count))
+    else:
+        listed = sorted(gone)
+        pieces = [(k, k + 1) for m, k in enumerate(listed) if not m or listed[m - 1] < k]
+    begins, ends = [0, *(end for _, end in pieces)], [*(begin for begin, _ in pieces), n]
+    return concatenate([_part(x, place, *pair) for pair in zip(begins, ends, strict=True)], place)
 
 
 def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     """`numpy.insert`: `x` (flattened without `axis`) with `values` before the coordinates that a slice, an integer, integers or a mask name;
-    the values have the dtype of `x`.
+    the values have the dtype of `x`, and are stored as it is where that is sparse over 0.
 
     >>> insert(np.array([1, 2, 3]), [1, 3], [8, 9])
     Array([1, 8, 2, 3, 9], dtype=int64)
     """
     x, place = _whole(x, axis)
-    n = x.shape[place]
-    places = None if is_known((n,)) else _places(obj, "insert", n, place)
-    if places is not None:
-        return _between(x, place, places, values, bool(np.ndim(obj)))
-    n = integer(n, "the extent")
-    at = _numbers(obj, "insert", n)
-    wrong = (at < -n) | (at > n)
-    if wrong.any():
-        raise IndexError(f"obj {at[wrong].flat[0]} of insert is out of bounds for axis {place} with size {n}")
+    at, n = _named(obj, "insert", x.shape[place], place)
     check_fits(values, x.dtype)
     values = convert_element_type(asarray(values), x.dtype)
-    while values.ndim < x.ndim:
-        values = expand_dims(values, 0)
-    if not at.ndim:
+    values = reshape(values, (*[1] * (x.ndim - values.ndim), *values.shape))
+    if not isinstance(obj, slice) and not np.ndim(obj):
         values = moveaxis(values, 0, place)
-    if at.size == 1:  # one place takes all values
-        at = np.full(values.shape[place], int(at.reshape(())))
-    count = len(at)
+    steps = isinstance(at, range | Span)
+    alone = (length(at) if steps else len(at)) == 1
+    count = values.shape[place] if alone else length(at) if steps else len(at)  # one place takes all values
     values = broadcast_to(values, [count if d == place else m for d, m in enumerate(x.shape)])
-    at = np.where(at < 0, at + n, at)
-    if _is_long(x, n):
-        values = values if x.fill_value else convert_format(values, "coo")
-        order = np.argsort(at, kind="stable")
-        begins = np.searchsorted(at[order], ends := np.unique(at))
-        given = (getitem(values, (*[slice(None)] * place, some)) for some in np.split(order, begins[1:]) if count)
-        kept = [_part(x, place, *pair) for pair in itertools.pairwise([0, *ends.tolist(), n])]
-        return concatenate([*itertools.chain.from_iterable(zip(kept, given, strict=False)), kept[-1]], place)
-    order = np.argsort(np.concatenate([at * 2, np.arange(n) * 2 + 1]), kind="stable")
+    if not x.format.is_dense and not x.fill_value:
+        plain = not x.format.blocked and all(level.plain for level in x.format.levels)
+        values = convert_format(values, x.format if plain else "coo")
+    if alone:
+        return _between(x, place, [at.start if steps else at[0]], values)
+    if isinstance(at, Span):
+        return _woven(x, place, at, values)
+    if _in_parts(x, n):
+        return _between(x, place, list(at), values)
+    order = np.argsort(np.concatenate([np.asarray(at, np.int64) * 2, np.arange(n) * 2 + 1]), kind="stable")
     source = np.concatenate([n + np.arange(count), np.arange(n)])[order]
-    return getitem(concatenate([x, values], place), (*[slice(None)] * place, source))
+    return _at(concatenate([x, values], place), place, source)
+
+
+def _between(x: Any, axis: int, places: list[Any], values: Any) -> Any:
+    """`x` with a value before each of some places of an axis, or with all before the only place."""
+    order = sorted(range(len(places)), key=places.__getitem__)
+    if order != list(range(len(places))):
+        values = _at(values, axis, np.array(order))
+    parts, begin, taken = [], 0, 0
+    for k, number in enumerate(order, 1):
+        here, after = places[number], places[order[k]] if k < len(order) else None
+        if here is not after and (type(here) is not int or here != after):  # the last of those at one place
+            parts += [_part(x, axis, begin, here), _part(values, axis, taken, k if after is not None else None)]
+            begin, taken = here, k
+    return concatenate([*parts, _part(x, axis, begin, x.shape[axis])], axis)
+
+
+def _woven(x: Any, axis: int, at: Span, values: Any) -> Any:
+    """`x` with values before the coordinates of a slice of an axis whose extent is not known: what is read where is computed."""
+    first, step, count = _rising(at)
+    n = x.shape[axis]
+    if at.step < 0:
+        values = _at(values, axis, slice(None, None, -1))
+    places = coordinates(span(0, n + count))
+    before = _passed(places, first, step + 1, count)
+    given = elementwise(
+        "equal", places, first + (before - 1) * (step + 1)
+    )  # the last of the values that are passed is here
+    given = elementwise("logical_and", given, elementwise("greater", before, 0))
+    return _at(concatenate([x, values], axis), axis, where(given, n + before - 1, places - before))

@@ -93,6 +93,15 @@ OPERATIONS = {
     "insert": lambda p, A, S, x, y, X: p.insert(x, 0, 2.0),
     "insert several": lambda p, A, S, x, y, X: p.insert(A, [-1, 0], [[3.0], [4.0]], 0) if A.shape[0] else A.sum(),
     "insert rows": lambda p, A, S, x, y, X: p.insert(X, 0, X, 0),
+    "insert at a slice": lambda p, A, S, x, y, X: p.insert(x, slice(1, 4), 2.0) if x.shape[0] > 3 else x,
+    "insert at every other": lambda p, A, S, x, y, X: (
+        p.insert(A, slice(None, None, 2), 2.0, 0) if A.shape[0] > 2 else A.sum()
+    ),
+    "insert backwards": lambda p, A, S, x, y, X: (
+        p.insert(X, slice(-2, None, -3), X[: (X.shape[0] - 1 + 2) // 3], 0) if x.shape[0] > 4 else x
+    ),
+    "delete every third": lambda p, A, S, x, y, X: p.delete(X, slice(1, None, 3), 0),
+    "delete backwards": lambda p, A, S, x, y, X: p.delete(x, slice(-1, 2, -2)) if x.shape[0] > 5 else x,
     "delete": lambda p, A, S, x, y, X: p.delete(x, -1) if x.shape[0] else x,
     "delete several": lambda p, A, S, x, y, X: p.delete(X, [2, 0, -1, 2, -3], 0) if x.shape[0] > 2 else x,
     "delete a slice": lambda p, A, S, x, y, X: p.delete(A, slice(1, -3), 1),

@@ -451,3 +451,14 @@ def test_edges_of_histograms_have_the_type_of_floats():
     (counts, edges), (want, places) = snp.histogram(x, 3), np.histogram(x, 3)
     assert edges.dtype == places.dtype == np.float32
     np.testing.assert_array_equal(counts.todense(), want)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "bsr:2x2"])
+@pytest.mark.parametrize("obj", [0, -1, [2, 0, 2], [], slice(None, None, 2), slice(4, 1, -2), slice(1, 3), slice(2, 2)])
+def test_what_is_inserted_is_stored_as_the_array_is(obj, form):
+    """No result of the size of all entries; also under `jit`, and along axes so long that parts are joined."""
+    dense = np.diag(np.arange(1.0, 7.0))
+    A, wanted = sj.array(dense, format=form), np.insert(dense, np.array(obj, int) if obj == [] else obj, 2.5, 0)
+    for made in (snp.insert(A, obj, 2.5, 0), sj.jit(lambda A: snp.insert(A, obj, 2.5, 0))(A)):
+        np.testing.assert_array_equal(made.todense(), wanted)
+        assert not made.format.is_dense and (form.startswith("bsr") or made.format == A.format)
