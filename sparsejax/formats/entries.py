@@ -7,14 +7,27 @@ and nothing is looked up. All walks are linear in the entries (and in the words 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsejax.formats import passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.segments import ROOT, Above, Array, Buffers
+
+_walked: Callable[[Any], tuple[list[Array], Array] | None] | None = None
+
+
+def use(walked: Callable[[Any], tuple[list[Array], Array] | None]) -> None:
+    """Find coordinates and values of storages by `walked`, where it does so."""
+    global _walked
+    _walked = walked
+
+
+def walks(storage: Any) -> tuple[list[Array], Array] | None:
+    """What was registered by `use` finds of a storage whose coordinates are not all listed as they are; else None."""
+    return None if _walked is None or listed(storage.format) >= 0 else _walked(storage)
 
 
 def expand(
@@ -25,11 +38,11 @@ def expand(
     With a range of coordinates per dimension, the entries `within` these alone: linear in the entries of the outermost level and
     in those below coordinates that are inside.
     """
-    listed = _listed(form) if within is None else -1
-    if listed >= 0:
-        pos, *_ = buffers[listed]
-        found = [level[-1] for level in buffers[listed:]]
-        if listed:
+    lowest = listed(form) if within is None else -1
+    if lowest >= 0:
+        pos, *_ = buffers[lowest]
+        found = [level[-1] for level in buffers[lowest:]]
+        if lowest:
             found.insert(0, passes.over(max(len(pos), len(found[0]))).owners(pos))
         return [found[k] for k in _places(form)], None
     columns: list[Array] = []
@@ -49,7 +62,7 @@ def expand(
 
 
 @functools.lru_cache(maxsize=1024)
-def _listed(form: Format) -> int:
+def listed(form: Format) -> int:
     """Where the only run of levels that list coordinates begins, at the root or below one dense level; -1 in other formats."""
     first, stop = form.runs[-1] if form.levels else (0, 0)
     if form.blocked or first > 1 or not form.levels or stop < len(form.levels):

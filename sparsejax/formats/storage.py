@@ -116,6 +116,9 @@ class Storage:
 
     def expand(self) -> tuple[list[NDArray[Any]], NDArray[Any]]:
         """The coordinates of every stored entry, one array per dimension, in storage order; and its value."""
+        walked = entries.walks(self)
+        if walked is not None:
+            return walked
         columns, position = entries.expand(self.format, self.shape, self.buffers)
         return columns, self.vals if position is None else passes.over(len(position)).take(self.vals, position)
 
