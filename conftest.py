@@ -16,7 +16,8 @@ from hypothesis import seed, settings
 
 from sparsejax import clear_caches, config
 from sparsejax.formats import passes
-from sparsejax.jit.runtime.passes import conversions, dense_conversions
+from sparsejax.jit.runtime.passes import conversions
+from sparsejax.jit.runtime.passes.between import dense_conversions
 from tests import objects, poison, rotation
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # in workers: threads of BLAS would wait for each other

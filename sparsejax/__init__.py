@@ -33,7 +33,8 @@ from sparsejax.errors import (
 from sparsejax.insum.build import insum
 from sparsejax.io.npz import load_npz, save_npz
 from sparsejax.jit.api import explain
-from sparsejax.jit.runtime.passes import conversions, dense_conversions, diagonal_conversions, walked_entries  # noqa: F401  (conversions as machine code)
+from sparsejax.jit.runtime.passes import conversions  # noqa: F401  (conversions as machine code)
+from sparsejax.jit.runtime.passes.between import dense_conversions, diagonal_conversions, walked_entries  # noqa: F401  (the same)
 from sparsejax.lax.contract import einsum
 from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.thinning import prune

@@ -17,11 +17,12 @@ import numpy as np
 
 from sparsejax import config
 from sparsejax.errors import FormatError
-from sparsejax.formats import ordering, passes, runs
+from sparsejax.formats import entries, ordering, passes, runs
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.levels.level import Level
 from sparsejax.formats.levels.segments import MAX_POSITIONS, Above, Array
 from sparsejax.formats.levels.segments import crd_dtype as crd_dtype
@@ -64,10 +65,39 @@ def convert(storage: Storage, format: Format) -> Storage:
         return planned
     if storage.format.is_dense or format.is_dense:
         return from_dense(to_dense(storage), format, storage.fill_value)
+    places = levels_to_sort(storage.format, format)
+    if places != 0 or format.blocked or any(level.relative for level in format.levels):  # for which rows have kernels
+        read = read_as(storage)
+        if read is not None and format not in (plain_formats(storage.format) or ()):
+            return convert(convert(storage, read), format)
     columns, vals = storage.expand()
     distinct = all(level.unique for level in storage.format.levels)
-    places = levels_to_sort(storage.format, format)
     return from_columns(columns, vals, storage.shape, format, storage.fill_value, distinct, places)
+
+
+@functools.lru_cache(maxsize=1024)
+def plain_formats(form: Format) -> tuple[Format, Format] | None:
+    """Rows that list their columns, and a list of all coordinates, in the order of dimensions of a format; None for dense formats and those with levels that
+    list a coordinate several times.
+
+    >>> plain_formats(Format.parse("ell", 2))
+    (Format('csr'), Format('coo'))
+    """
+    if form.is_dense or not form.ndim or not all(level.unique for level in form.levels):
+        return None
+    order = tuple(dict.fromkeys(form.order))
+    listed = Format(Format.parse("coo", form.ndim).levels, order)
+    return Format((Dense(), Compressed()), order) if form.ndim == 2 else listed, listed
+
+
+def read_as(storage: Storage) -> Format | None:
+    """The format of rows that list their columns that an array is read in by what knows no other ones, or, of more dimensions than two or rows without
+    entries, of a list of all coordinates; None where it is in one already, or has so few entries that other roads are shorter."""
+    formats, count = plain_formats(storage.format), len(storage.vals)
+    if formats is None or (count < passes.MANY and not config.forcing) or entries.listed(storage.format) >= 0:
+        return None
+    rows, listed = formats
+    return rows if storage.shape[rows.order[0]] <= max(passes.MANY, ordering.CROWDED * count) else listed
 
 
 @functools.lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.dense import Dense
-from sparsejax.formats.parts import located, unlisted
+from sparsejax.formats.parts import located, plain, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.formats.validate import checked_shape
@@ -155,6 +155,9 @@ def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Form
         dense = convert.to_dense(storage)
         found = np.diagonal(dense, offset, axis1, axis2) if count else np.empty(shape, dense.dtype)
         return convert.from_dense(np.array(found), format, storage.fill_value)
+    read = None if rest or not count else unlisted.as_rows(storage) or plain.plain(storage)
+    if read is not None and unlisted.listed_rows(read.format) is not None:
+        return convert.convert(diagonal(read, offset, axis1, axis2, format), format)
     coords, vals = convert.to_coords(storage)
     on = np.flatnonzero(coords[axis2] - coords[axis1] == offset)
     kept = np.stack([*(coords[a][on] for a in rest), coords[axis1][on] - first])

@@ -252,8 +252,7 @@ def prune(
             if found is not None:
                 return Array(found)
             x = convert_format(x, _listed(x.ndim))
-        kept = thinning.kept(x._storage, limit, None if mask is None else mask._storage, **params)
-        thin = thinning.thinned(x._storage, kept)
+        thin = thinning.pruned(x._storage, limit, None if mask is None else mask._storage, **params)
         return x if thin is x._storage else made(thin, x.aval.strong())
     if type(bound) is np.float64 and type(tol) in (type(None), int, float):
         bound = float(bound)  # a number of the program

@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 from sparsejax import config
 from sparsejax.formats import Format, convert, validate
-from sparsejax.jit.runtime.passes import block_conversions
+from sparsejax.jit.runtime.passes.between import block_conversions
 from sparsejax.jit.runtime.system import threads
 
 BLOCKS = [

@@ -7,7 +7,7 @@ import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
 from sparsejax.formats.parts import located
-from sparsejax.jit.runtime.passes import dense_conversions
+from sparsejax.jit.runtime.passes.between import dense_conversions
 
 FORMS = ["csr", "csc", "coo", "dcsr", "lil", "dia", "ell", "(d,s)", "(d,g4)", "(d,l)", "(c,c)", "(d,c)@(1,0)"]
 OTHERS = ["(d,b)", "(d,h)", "(d,r)", "bsr:2x2", "(b,c)"]

@@ -7,7 +7,7 @@ import sparsejax as sj
 from sparsejax import config
 from sparsejax.errors import FormatError
 from sparsejax.formats import Format, convert, validate
-from sparsejax.jit.runtime.passes import diagonal_conversions
+from sparsejax.jit.runtime.passes.between import diagonal_conversions
 from sparsejax.jit.runtime.system import threads
 from tests.formats.test_block_conversions import same
 

@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 from sparsejax.formats import convert, entries
 from sparsejax.formats.storage import Storage
-from sparsejax.jit.runtime.passes import walked_entries
+from sparsejax.jit.runtime.passes.between import walked_entries
 from tests.fuzz.levels import INPUTS, random_format
 
 pytestmark = pytest.mark.rotating(8)

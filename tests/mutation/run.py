@@ -51,7 +51,8 @@ import sparsejax
 import sparsejax as sj
 from sparsejax.formats import passes
 from sparsejax.jit.ir import choices, infer_formats
-from sparsejax.jit.runtime.passes import block_conversions, conversions, dense_conversions
+from sparsejax.jit.runtime.passes import conversions
+from sparsejax.jit.runtime.passes.between import block_conversions, dense_conversions
 from tests.enumeration import cases
 from tests.fuzz import definitions, engine, forced, functions, rows, semirings, test_forced
 from tests.golden import kernels, texts

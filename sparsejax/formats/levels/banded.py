@@ -65,10 +65,10 @@ class Banded(Level):
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         (key,), (extent,) = keys, extents
-        parent, key = segments.parents_of(above), key.astype(np.int64, copy=False)
+        parent = segments.raw_parents_of(above)
         first = np.flatnonzero(segments.changes([parent])) if len(key) else np.zeros(0, np.int64)
         last = np.append(first[1:], len(key))[: len(first)] - 1
-        widths = key[last] - key[first] + 1
+        widths = key[last].astype(np.int64) - key[first] + 1
         total = segments.check_size(
             int(widths.sum()) if len(widths) * extent < 2**63 else sum(widths.tolist()), "a banded level"
         )
@@ -77,7 +77,10 @@ class Banded(Level):
         start[parent[first]] = key[first]
         pos[parent[first] + 1] = widths
         np.cumsum(pos, out=pos)
-        return [(pos, start)], (pos[:-1] - start)[parent] + key, total
+        kind = segments.crd_dtype(max(total, extent))
+        position = np.take((pos[:-1] - start).astype(kind), parent)
+        position += key.astype(kind, copy=False)
+        return [(pos, start)], position, total
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         (pos, start), (extent,), (name,) = buffers[0], extents, names

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsejax.errors import FormatError
+from sparsejax.formats import passes
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.level import Level, segment_of
 from sparsejax.formats.levels.segments import Above, Array, Buffers
@@ -65,10 +66,10 @@ class Ell(Level):
         lengths = np.diff(pos)
         width = int(lengths.max(initial=0))
         count = segments.check_size(above.positions * width, "an ell level")
-        position = parent * width + (np.arange(len(parent)) - pos[parent])
-        crd = np.zeros(count, segments.crd_dtype(extents[0]))
-        crd[position] = key
-        return [(np.array([width]), lengths, crd)], position[group], count
+        position = segments.moved(parent, np.arange(above.positions) * width - pos[:-1], count)
+        key = key.astype(segments.crd_dtype(extents[0]), copy=False)
+        crd = passes.over(count).spread(key, position, count, 0)
+        return [(np.array([width]), lengths, crd)], position if group is None else position[group], count
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         (width, lengths, crd), (name,) = buffers[0], names

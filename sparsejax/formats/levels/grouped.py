@@ -96,12 +96,12 @@ class Grouped(Level):
         lengths = np.diff(ends)
         pos = np.concatenate([[0], np.cumsum(-(-lengths // self.g))])
         count = segments.check_size(int(pos[-1]) * self.g, "a grouped level")
-        position = np.arange(len(parent)) + (pos[:-1] * self.g - ends[:-1])[parent]
+        position = segments.moved(parent, pos[:-1] * self.g - ends[:-1], count)
         crd = np.empty(count, segments.crd_dtype(extents[0]))
         crd[position] = key
         owner, padding = segments.ranges(pos[:-1] * self.g + lengths, pos[1:] * self.g)
         crd[padding] = key[ends[1:][owner] - 1]
-        return [(pos, lengths, crd)], position[number], count
+        return [(pos, lengths, crd)], position if number is None else position[number], count
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         (pos, lengths, crd), (name,) = buffers[0], names

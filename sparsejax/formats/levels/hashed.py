@@ -73,7 +73,7 @@ class Hash(Level):
         position = pos[parent] + _slots(pos[parent], size, home(key, size), total)
         crd = np.full(total, -1, segments.crd_dtype(extents[0]))
         crd[position] = key
-        return [(pos, crd)], position[group], total
+        return [(pos, crd)], position if group is None else position[group], total
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         (pos, crd), (name,) = buffers[0], names

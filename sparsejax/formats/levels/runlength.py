@@ -72,7 +72,7 @@ class RunLength(Level):
         self, above: Above, keys: Sequence[Array], extents: Sequence[int], distinct: bool, vals: Array
     ) -> tuple[list[tuple[Array, ...]], Array | None, int]:
         (key,), dtype = keys, segments.crd_dtype(extents[0])
-        parent = segments.parents_of(above)
+        parent = segments.raw_parents_of(above)
         fresh = segments.changes([parent, *_bits(vals)])
         if len(key):
             fresh[1:] |= key[1:] != key[:-1] + 1
@@ -80,7 +80,9 @@ class RunLength(Level):
         pos = segments.offsets(parent[starts], above.positions)
         ends = np.append(starts[1:] - 1, len(key) - 1) if len(starts) else starts
         start, stop = key[starts].astype(dtype), (key[ends].astype(np.int64) + 1).astype(dtype)
-        return [(pos, start, stop)], np.cumsum(fresh) - 1, len(starts)
+        position = np.cumsum(fresh, dtype=segments.crd_dtype(len(key) + 1))
+        position -= 1
+        return [(pos, start, stop)], position, len(starts)
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         (pos, start, stop), (name,) = buffers[0], names

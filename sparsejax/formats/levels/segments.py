@@ -120,7 +120,7 @@ def assemble(
     Entries come sorted by (position above, *keys); with `merge`, equal neighbours get one position.
     """
     entries = len(keys[0])
-    columns = list(keys) if above.positions == 1 else [_parents(above), *keys]
+    columns = list(keys) if above.positions == 1 else [raw_parents_of(above), *keys]
     number: Array | None = None
     if merge:
         columns, number = passes.over(entries).distinct(columns)
@@ -130,21 +130,29 @@ def assemble(
     return [(pos, crds[0]), *((crd,) for crd in crds[1:])], None if found == entries else number, found
 
 
-def grouped(above: Above, keys: Sequence[Array], merge: bool) -> tuple[Array, list[Array], Array]:
-    """(parents, keys) without equal neighbours, and the number of every entry among them; as they are without `merge`."""
-    parent = parents_of(above)
+def grouped(above: Above, keys: Sequence[Array], merge: bool) -> tuple[Array, list[Array], Array | None]:
+    """(parents, keys) without equal neighbours, and the number of every entry among them; as they are without `merge`, and None."""
+    parent = raw_parents_of(above)
     if not merge:
-        return parent, list(keys), np.arange(len(parent))
+        return parent, list(keys), None
     (parent, *keys), number = passes.over(len(parent)).distinct([parent, *keys])
     return parent, list(keys), number
 
 
+def moved(parent: Array, begins: Array, positions: int) -> Array:
+    """The position of every entry, in order, below `positions`: its number, and what all entries of its parent are moved on by."""
+    kind = crd_dtype(positions)
+    made = passes.over(len(parent)).take(begins.astype(kind, copy=False), parent)
+    return np.add(made, np.arange(len(parent), dtype=kind), dtype=kind)
+
+
 def parents_of(above: Above) -> Array:
     """The position of every entry above, as int64."""
-    return _parents(above).astype(np.int64, copy=False)
+    return raw_parents_of(above).astype(np.int64, copy=False)
 
 
-def _parents(above: Above) -> Array:
+def raw_parents_of(above: Above) -> Array:
+    """The position of every entry above."""
     return np.arange(above.positions) if above.position is None else above.position
 
 

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsejax.formats import convert, passes
+from sparsejax.formats import convert, passes, selection
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.segments import check_size, ranges
-from sparsejax.formats.parts import located, unlisted
+from sparsejax.formats.parts import located, plain, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -56,6 +56,10 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
     """
     made = _column(storage, keys, axes) if axes else _of_list(storage, keys, format)
     made = by_levels(storage, keys, axes, format) if made is None else made
+    if made is None:
+        made = plain.by_plain(
+            lambda rows: taken(rows, keys, axes, selection.without(rows.format, axes)), format, storage
+        )
     return by_coordinates(storage, keys, axes, format) if made is None else made
 
 
@@ -64,8 +68,8 @@ def _of_list(storage: Storage, keys: Sequence[Key], format: Format) -> Storage |
     by their ends."""
     if format != storage.format or unlisted.rows_format(format) is None:
         return None
-    lead = keys[format.order[0]]
-    if isinstance(lead, range) and lead.step == 1:
+    lead, *others = [keys[d] for d in format.order]
+    if isinstance(lead, range) and lead.step == 1 and not any(others):
         return None
     return unlisted.by_rows(lambda rows: by_levels(rows, keys, (), rows.format), storage)
 
@@ -305,8 +309,9 @@ def _masked(pos: Array, columns: list[Array], keys: Sequence[Key]) -> tuple[Arra
     first, end = int(pos[0]), int(pos[-1])
     lead = keys[0]
     if isinstance(lead, range) and lead.step == 1 and len(pos) == 2:  # sorted by it
-        inner = columns[0][first:end]
-        first, end = (first + int(k) for k in np.searchsorted(inner, (lead.start, max(lead.start, lead.stop))))
+        inner = columns[0][first:end]  # limits of another dtype would be compared with a copy
+        ends = np.minimum((lead.start, max(lead.start, lead.stop)), np.iinfo(inner.dtype).max).astype(inner.dtype)
+        first, end = (first + int(k) for k in inner.searchsorted(ends))
         pos = np.array([first, end])
     columns = [column[first:end] for column in columns]
     inside: Array | None = None
@@ -328,6 +333,8 @@ def _masked(pos: Array, columns: list[Array], keys: Sequence[Key]) -> tuple[Arra
         columns = [column[number] for column in columns]
     for k, key in enumerate(keys):
         if isinstance(key, range):
-            shifted = (columns[k] - columns[k].dtype.type(key.start)) // columns[k].dtype.type(key.step)
+            shifted = columns[k] - columns[k].dtype.type(key.start)
+            if key.step != 1:
+                shifted //= shifted.dtype.type(key.step)
             columns[k] = shifted.astype(crd_dtype(len(key)), copy=False)
     return pos, columns

@@ -17,7 +17,7 @@ import numpy as np
 from sparsejax.formats import convert, ordering, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
-from sparsejax.formats.parts import located, unlisted
+from sparsejax.formats.parts import located, plain, unlisted
 from sparsejax.formats.passes import Array
 from sparsejax.formats.storage import Storage
 
@@ -57,6 +57,9 @@ def written(
             replaced = storage.vals.copy()
             replaced[here] = vals
             return storage.with_values(replaced, storage.fill_value)
+    made = plain.by_plain(lambda rows: written(rows, columns, vals, rows.format, along), format, storage)
+    if made is not None:
+        return made
     if not all(level.unique for level in storage.format.levels):
         storage = convert.convert(storage, Format.parse("coo", storage.ndim))
     old, before = storage.expand()
@@ -84,6 +87,9 @@ def added(storage: Storage, columns: Sequence[Array], vals: Array, format: Forma
         made = unlisted.by_rows(lambda rows: added(rows, columns, vals, rows.format), storage)
         if made is not None:
             return made
+    made = plain.by_plain(lambda rows: added(rows, columns, vals, rows.format), format, storage)
+    if made is not None:
+        return made
     listed = unlisted.listed_rows(format) if format == storage.format else None
     order = tuple(range(storage.ndim)) if listed is None else listed
     columns, vals = _summed(columns, vals, storage, order)

@@ -22,6 +22,7 @@ from sparsejax.formats.distances import differs
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.segments import Array
+from sparsejax.formats.parts import plain
 from sparsejax.formats.storage import Storage
 
 Flags = NDArray[np.bool_]
@@ -181,7 +182,16 @@ def apart(x: Storage, tol: Any = 0) -> Storage:
         few = len(vals) if len(vals) > len(pos) else len(pos)
         columns = [buffers[-1][-1], vals] if last == 1 else _columns(x, last)
         return _of_columns(x, passes.over(few).distant(pos, x.fill_value, tol, columns), last)
-    return thinned(x, kept(x, tol, None, None, ()))
+    return pruned(x, tol, None, None, ())
+
+
+def pruned(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Sequence[int]) -> Storage:
+    """`thinned` by what is `kept`, by rows where the format of `x` lists its coordinates in another way."""
+    listed = _lists(x.format) and x.packed
+    made = None
+    if not listed and not np.ndim(tol) and (mask is None or mask.format.is_dense):
+        made = plain.by_plain(lambda rows: pruned(rows, tol, mask, keep, axes), x.format, x)
+    return thinned(x, kept(x, tol, mask, keep, axes)) if made is None else made
 
 
 def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Sequence[int]) -> Storage | None:

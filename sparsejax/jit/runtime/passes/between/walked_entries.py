@@ -96,7 +96,7 @@ class _Emitter:
         b, form = self.b, self.form
         own: list[Val | None] = [None] * form.ndim
         inside: Val | None = None
-        for level, (d, c) in enumerate(zip(form.order, coordinates, strict=True)):
+        for d, c in zip(form.order, coordinates, strict=True):
             block = own[d]
             own[d] = c if block is None else b.add(b.mul(block, form.blocks[d]), c)
             if block is not None:

@@ -25,7 +25,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime.passes import block_conversions
+from sparsejax.jit.runtime.passes.between import block_conversions
 from sparsejax.jit.runtime.passes.pass_kernels import address, as_kernel, filled, run_parts, vectors
 from sparsejax.jit.runtime.system import threads
 
