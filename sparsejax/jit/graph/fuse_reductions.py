@@ -105,8 +105,10 @@ def _asked_once(step: partition.KernelStep) -> partition.KernelStep:
             other = next(alike, None)
             if other is not None:
                 found[access] = other
+    if not found and len(nest.reads) == len(step.nest.reads):
+        return step
     made = fuse.canonical(nest.substituted(found), step.output, variables)
-    return replace(made, filled=step.filled, notes=step.notes)
+    return replace(made, priced=step.priced, filled=step.filled, notes=step.notes)
 
 
 def _valued(expr: cin.Expr) -> Iterator[cin.Access]:
