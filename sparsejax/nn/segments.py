@@ -29,7 +29,7 @@ def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, Any]:
     """Both as arrays, and a vector of as many places as there are segments, of which nothing is stored: how many there are is an extent like others,
     so that another number is no other program."""
     data, ids = asarray(data, "data"), asarray(ids, "segment_ids")
-    if ids.ndim != 1 or not data.ndim or ids.shape[0] != data.shape[0]:
+    if ids.shape != data.shape[:1] or not data.ndim:
         raise ValueError(
             f"segment_ids of shape {ids.shape} must name a segment for each of the rows of data, of shape {data.shape}"
         )
@@ -41,7 +41,8 @@ def _segments(data: Any, ids: Any, count: int | None) -> tuple[Any, Any, Any]:
                 "num_segments must be given where segment_ids are traced: the shape of the result depends on it"
             )
         count = max(int(np.asarray(ids).max()) + 1, 0) if ids.size else 0
-    count = extent(count, "num_segments")
+    if type(count) is not int:
+        count = extent(count, "num_segments")
     return data, ids, _kept(count) if type(count) is int else _without_entries(count)
 
 
@@ -49,7 +50,9 @@ def _without_entries(count: Any) -> Any:
     return empty((count,), np.dtype(np.bool_), Format.parse("coo", 1), 0)
 
 
-_kept = functools.lru_cache(maxsize=64)(_without_entries)
+@functools.lru_cache(maxsize=64)
+def _kept(count: int) -> Any:
+    return _without_entries(extent(count, "num_segments"))
 
 
 @again(3, whole=True)
