@@ -27,6 +27,7 @@ PASSES = {
     "intermediate_storage": "values between kernels are stored as their types say",
     "fuse_reductions": "kernels are not merged across reductions",
     "recomputed": "cheap values that several kernels read are stored",
+    "stored_factors": "divisions and functions of what is broadcast along a sparse array are computed for every entry",
     "one_sum": "sums inside of sums are kept for some loops",
     "dense_rows": "sums of stored rows are appended row by row",
     "scatter_order": "sums into named rows are made by the rows of the result",
@@ -85,6 +86,10 @@ CHOICES: dict[str, dict[str, str]] = {
         "together": "a value is computed in the kernel that reads it",
         "again": "in every kernel that reads it",
         "apart": "it is stored between two kernels",
+    },
+    "factors": {
+        "computed": "a division or function of what is broadcast along a sparse array is computed for every entry",
+        "stored": "it is stored before, once for all that read it",
     },
     "constants": {
         "loops": "a sparse array that never changes is walked as any other",

@@ -44,7 +44,6 @@ from sparsejax.jit.graph import (
     one_sum,
     padded_sums,
     reassociate,
-    recomputed,
     scatter_order,
     shared_products,
     split_fills,
@@ -52,6 +51,7 @@ from sparsejax.jit.graph import (
     thinned_products,
     turned_results,
 )
+from sparsejax.jit.graph.between import recomputed, stored_factors
 from sparsejax.jit.graph.partition import KernelStep, Step
 from sparsejax.jit.graph.patterns import broadcast_factors, implied_masks, returned_sums, sampled_products, witnesses
 from sparsejax.jit.ir import blocks, choices, cin, policies, simplify
@@ -128,6 +128,7 @@ STEP_PASSES = {
     "intermediate_storage": StepPass(intermediate_storage.stored, 2),
     "fuse_reductions": StepPass(fuse_reductions.merged, 2),
     "recomputed": StepPass(recomputed.moved, 3),
+    "stored_factors": StepPass(stored_factors.stored, wanted=lambda f: f.sparse > 0 and f.loops > 1),
     "one_sum": StepPass(one_sum.merged, wanted=lambda f: f.sparse > 0 and f.rank > 2),
     "dense_rows": StepPass(dense_rows.summed, wanted=lambda f: f.sparse_result and f.rank > 2),
     "scatter_order": StepPass(

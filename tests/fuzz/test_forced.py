@@ -134,6 +134,7 @@ PROGRAMS = {
     "columns beside rows": (lambda A, X: X.T @ A, A, W),
     "columns beside columns": (lambda A, X: X.T @ A, C, rng.random((N, 16))),
     "one column": (lambda A, x, V: A @ x[:, None] + V[:1, :1], A, W[:, 0], V),
+    "columns by their sizes": (lambda A, x: A * (1 / x), A, 1 + rng.random(N)),
     "what meets": (lambda A, B: sj.einsum("ik,kj->ij", A, B, semiring="max_pair", out_format="csr"), A, B),
 }
 
@@ -149,6 +150,7 @@ REACHED = {
     "depth": ("softmax", "triangles"),
     "donation": ("small dense", "dense sum of rows"),
     "entries": ("what meets",),
+    "factors": ("columns by their sizes",),
     "fills": ("filled",),
     "fusion": ("softmax", "shared value", "computed again"),
     "line_starts": ("rows of whole lines",),
