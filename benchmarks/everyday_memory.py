@@ -21,6 +21,13 @@ import sparsejax.numpy as snp
 from benchmarks import memory
 from benchmarks.everyday import ROWS, Data, Row, both, operands
 
+
+def _crowded(d: Data, form: Any) -> Any:
+    """Triplets of which some have the same place."""
+    n = d["A"].shape[0]
+    return sj.array((d["V"], (d["I"] // 64 * 64 % n, d["J"] // 64 * 64 % n)), shape=d["A"].shape, format=form)
+
+
 BETWEEN: dict[str, Callable[[Data], Any]] = {"A[perm][:, perm]": lambda d: d["A"][d["perm"]]}
 """What a row that is two operations makes in between: a result of the first, which the second needs until it is done."""
 MORE = (
@@ -30,6 +37,10 @@ MORE = (
     Row("tril", "more", lambda d: snp.tril(d["A"]), lambda d: sp.tril(d["A"])),
     Row("prune(keep=2)", "more", lambda d: sj.prune(d["A"], keep=2), lambda d: None),
     Row("prune, axis=0", "more", lambda d: sj.prune(d["A"], keep=2, axis=0), lambda d: None),
+    Row("repeat", "more", lambda d: snp.repeat(d["A"], 2, axis=0), lambda d: None),
+    Row("tile", "more", lambda d: snp.tile(d["A"], (2, 1)), lambda d: None),
+    Row("roll", "more", lambda d: snp.roll(d["A"], 5, axis=1), lambda d: None),
+    Row("duplicates", "more", lambda d: _crowded(d, d["A"].format), lambda d: None),
     Row("argmax, axis=0", "more", lambda d: snp.argmax(d["A"], axis=0), lambda d: d["A"].argmax(axis=0)),
     Row("argmax, axis=1", "more", lambda d: snp.argmax(d["A"], axis=1), lambda d: d["A"].argmax(axis=1)),
 )

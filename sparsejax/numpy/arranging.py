@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
-from sparsejax.core.trace import Tracer
+from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import TracerArrayConversionError
 from sparsejax.formats import Format, convert
 from sparsejax.lax.extents import along
@@ -80,7 +80,20 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Array:
 
 def _repeated(x: Any, count: int, place: int) -> Any:
     found = at_once.moved(x, np.repeat, count, place)
+    if found is None and _short(x, x.shape[place] * count) and _listed(x, place):
+        return take(x, np.repeat(np.arange(x.shape[place]), count), place)
     return _spread(x, [(1, count) if d == place else (1, 1) for d in range(x.ndim)]) if found is None else found
+
+
+MANY = 1 << 17
+"""Entries in row-major order from which to name every inner coordinate several times takes longer than to broadcast them (1.3 to 1.45 times as long for a
+million, 0.5 for 25,000)."""
+
+
+def _listed(x: Array, place: int) -> bool:
+    """Whether the parts of a sparse array along an axis are soonest taken by a list."""
+    order = x.format.order
+    return place == order[0] or order != tuple(range(x.ndim)) or len(x.storage.vals) < MANY
 
 
 def _counts(repeats: Any) -> Any:
@@ -120,7 +133,17 @@ def tile(x: Any, reps: Any) -> Array:
     ndim = max(x.ndim, len(counts))
     if x.ndim < ndim:
         x = reshape(x, (1,) * (ndim - x.ndim) + x.shape)
-    return _spread(x, [(n, 1) for n in (1,) * (ndim - len(counts)) + counts])
+    counts = (1,) * (ndim - len(counts)) + counts
+    if counts and min(counts) and _short(x, max(counts)):
+        for d in reversed(range(ndim)):
+            x = concatenate([x] * counts[d], d) if counts[d] > 1 else x
+        return x
+    return _spread(x, [(n, 1) for n in counts])
+
+
+def _short(x: Any, count: int) -> bool:
+    """Whether a list of so many numbers is short beside a sparse array, whose entries can be looked at."""
+    return type(x) is Array and current() is None and not x.format.is_dense and count <= 2 * len(x.storage.vals)
 
 
 def _spread(x: Any, counts: Sequence[tuple[int, int]]) -> Any:

@@ -83,6 +83,43 @@ def test_temporaries_are_no_larger_than_the_result(entries, form, name):
     assert taken <= size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
 
 
+OTHERS = {
+    "A[half]": ("dcsr",),
+    "A[:, perm]": ("dcsr",),
+    "A[::-1]": ("dcsr",),
+    "hstack": ("dcsr", "csf"),
+    "set": ("dcsr", "csf"),
+    "repeat": ("csr", "csc", "coo"),
+    "tile": ("csr", "csc"),
+    "to csr": ("dcsr", "ell", "dia", "banded", "lil"),
+    "to coo": ("dcsr", "ell", "dia", "banded", "rle"),
+    "to lil": ("dcsr", "ell", "dia", "csr"),
+    "to ell": ("csr", "coo"),
+    "to dia": ("csr", "coo", "dcsr"),
+}
+"""What is done to a matrix with five diagonals, and the formats of which as much as the result stands beside it at most."""
+
+
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize(("name", "form"), [(name, form) for name, forms in OTHERS.items() for form in forms])
+def test_other_formats_hold_no_more_than_the_result(name, form):
+    rows = ENTRIES // 5
+    rng = np.random.default_rng(0)
+    A = sj.diags([1.0, 2.0, 3.0, 4.0, 5.0], [-2, -1, 0, 1, 2], shape=(rows, rows)).asformat(form)
+    given = {
+        "half": np.sort(rng.choice(rows, rows // 2, replace=False)),
+        "perm": rng.permutation(rows),
+        "at": np.unique(rng.integers(0, rows, 1000)),
+    }
+    run = SELECTIONS.get(name) or {
+        "repeat": lambda A, d: snp.repeat(A, 2, axis=0),
+        "tile": lambda A, d: snp.tile(A, (2, 2)),
+    }.get(name, lambda A, d: A.asformat(name.removeprefix("to ")))
+    with sj.config.using(free_memory=0, num_threads=1):
+        taken, size = beside(lambda: run(A, given))
+    assert taken <= size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
+
+
 LINES = 1_500_000
 EXTREMES = {
     "max(axis=0)": lambda A: A.max(axis=0),
@@ -105,3 +142,19 @@ def test_extremes_of_lines_take_no_more_than_two_vectors(form, name):
         taken, size = beside(lambda: EXTREMES[name](A))
     assert size == 8 * LINES
     assert taken <= size + 2 * SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.mark.parametrize("form", ["coo", "csr", "csc"])
+def test_triplets_stand_once_in_order(form, share):
+    """A share of the places is different: all triplets are moved to their rows, where duplicates are summed; beside that there are ends of rows and what
+    ordering takes, at most half of the result."""
+    rng = np.random.default_rng(1)
+    rows, columns = rng.integers(0, ROWS, (2, ENTRIES))
+    kept = rng.permutation(ENTRIES) if share == 1 else rng.integers(0, ENTRIES, ENTRIES)
+    rows, columns, values = rows[kept], columns[kept], rng.random(ENTRIES)
+    with sj.config.using(free_memory=0, num_threads=1):
+        taken, size = beside(lambda: sj.array((values, (rows, columns)), shape=(ROWS, ROWS), format=form))
+    triplets = 12 * ENTRIES + 8 * ROWS
+    assert taken + size <= triplets + 0.5 * size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
