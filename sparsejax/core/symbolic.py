@@ -22,14 +22,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from sparsejax.core.polynomials import Terms, divided, nested, plus, product, spelled, times
 from sparsejax.core.source import by_user, user_line
 
 LEAST, MOST = 2, 2**31 - 1
 """What symbols lie between."""
-
-Terms = tuple[tuple[tuple[str, ...], int], ...]
-"""A polynomial: its monomials (atoms, as often as they occur) with their coefficients, in order. An atom is a symbol or an expression of
-symbols, as Python spells it."""
 
 
 class Scope:
@@ -86,7 +83,7 @@ class Scope:
         """A quotient or a remainder that is no polynomial, as a symbol of its own."""
         above, below = self.value(dividend), self.value(divisor)
         low, by = self.least(dividend), self.least(divisor)
-        code = f"{_nested(_code(dividend))}{sign}{_nested(_code(divisor))}"
+        code = f"{nested(spelled(dividend))}{sign}{nested(spelled(divisor))}"
         self._values[code] = above // below if sign == "//" else above % below
         self._least[code] = 0 if low is not None and low >= 0 and by is not None and by > 0 else None
         if all(not atoms for atoms, _ in divisor):
@@ -96,7 +93,7 @@ class Scope:
     def ask(self, terms: Terms, sign: str) -> bool:
         """Whether a polynomial is 0 ("=="), or less than 0 ("<"); the answer is guarded, unless it follows from bounds."""
         value, least = self.value(terms), self.least(terms)
-        most = None if (low := self.least(_times(terms, -1))) is None else -low
+        most = None if (low := self.least(times(terms, -1))) is None else -low
         if sign == "==" and ((least is not None and least > 0) or (most is not None and most < 0)):
             return False
         if sign == "<" and least is not None and least >= 0:
@@ -104,7 +101,7 @@ class Scope:
         if sign == "<" and most is not None and most < 0:
             return True
         answer = value == 0 if sign == "==" else value < 0
-        code, line = f"{_code(terms)} {sign} 0", user_line()
+        code, line = f"{spelled(terms)} {sign} 0", user_line()
         self.guards.setdefault(code if answer else f"not {code}", line)
         if answer and sign == "==":
             self._solve(terms, line)
@@ -118,7 +115,7 @@ class Scope:
             rest = tuple(t for t in terms if t[0] != atoms)
             free = not any(re.search(rf"\b{name}\b", a) for others, _ in rest for a in others)
             if name in self.symbols and name not in self.solved and abs(c) == 1 and free:
-                self.solved[name] = _times(rest, -c), line
+                self.solved[name] = times(rest, -c), line
                 return
         met = [atom for atoms, _ in terms for atom in atoms]
         if len(met) == 1 and met[0] not in self.symbols and not self.of_types:
@@ -150,7 +147,7 @@ class Scope:
             self._hold(terms, line)
             return
         self.born[new] = often, name
-        self.solved[name] = _sum((((new,), by),), (((), rest),) if rest else ()), line
+        self.solved[name] = plus((((new,), by),), (((), rest),) if rest else ()), line
 
     def _hold(self, terms: Terms, line: str) -> None:
         """All symbols of a polynomial keep their values: rarely more than is needed."""
@@ -164,14 +161,14 @@ class Scope:
         for atoms, c in terms:
             part: Terms = (((), c),)
             for atom in atoms:
-                part = _product(part, self.put(known[atom], known) if atom in known else (((atom,), 1),))
-            made = _sum(made, part)
+                part = product(part, self.put(known[atom], known) if atom in known else (((atom,), 1),))
+            made = plus(made, part)
         return made
 
     def pin(self, terms: Terms, line: str = "") -> int:
         """The value of a polynomial, which has to stay, for this line of the user's, or for the one that runs."""
         value, line = self.value(terms), line or user_line()
-        self.guards.setdefault(f"{_code(terms)} == {value}", line)
+        self.guards.setdefault(f"{spelled(terms)} == {value}", line)
         self._hold(terms, line)
         return value
 
@@ -208,7 +205,7 @@ class SymbolicDim:
     @property
     def code(self) -> str:
         """As Python spells it."""
-        return _code(self.terms)
+        return spelled(self.terms)
 
     @property
     def hint(self) -> int:
@@ -253,15 +250,15 @@ class SymbolicDim:
 
     def __add__(self, other: Any) -> Any:
         terms = self._other(other)
-        return _as_value(self, other, "__add__") if terms is None else self._made(_sum(self.terms, terms))
+        return _as_value(self, other, "__add__") if terms is None else self._made(plus(self.terms, terms))
 
     def __sub__(self, other: Any) -> Any:
         terms = self._other(other)
-        return _as_value(self, other, "__sub__") if terms is None else self._made(_sum(self.terms, _times(terms, -1)))
+        return _as_value(self, other, "__sub__") if terms is None else self._made(plus(self.terms, times(terms, -1)))
 
     def __mul__(self, other: Any) -> Any:
         terms = self._other(other)
-        return _as_value(self, other, "__mul__") if terms is None else self._made(_product(self.terms, terms))
+        return _as_value(self, other, "__mul__") if terms is None else self._made(product(self.terms, terms))
 
     def __radd__(self, other: Any) -> Any:
         return _as_value(self, other, "__radd__") if self._other(other) is None else self + other
@@ -273,7 +270,7 @@ class SymbolicDim:
         return _as_value(self, other, "__rsub__") if self._other(other) is None else -self + other
 
     def __neg__(self) -> Any:
-        return self._made(_times(self.terms, -1))
+        return self._made(times(self.terms, -1))
 
     def __pos__(self) -> SymbolicDim:
         return self
@@ -291,14 +288,14 @@ class SymbolicDim:
         divisor = self._made(terms)
         if divisor == 0:
             raise ZeroDivisionError("an extent is divided by 0")
-        common = _divided(self.terms, terms)
+        common = divided(self.terms, terms)
         if common is not None:
             return self._made(common) if sign == "//" else 0
         if len(terms) == 1 and not terms[0][0]:  # (c*n + k) // c, of any n
             by, rest = terms[0][1], self.scope.value(tuple(t for t in self.terms if not t[0]))
-            whole = _divided(tuple(t for t in self.terms if t[0]), terms)
+            whole = divided(tuple(t for t in self.terms if t[0]), terms)
             if whole is not None:
-                return self._made(_sum(whole, (((), rest // by),) if rest // by else ())) if sign == "//" else rest % by
+                return self._made(plus(whole, (((), rest // by),) if rest // by else ())) if sign == "//" else rest % by
         return self.scope.divided(self.terms, sign, terms)
 
     def __floordiv__(self, other: Any) -> Any:
@@ -342,7 +339,7 @@ class SymbolicDim:
             value = self.__index__()
             return value == other if sign == "==" else other < value if swapped else value < other
         left, right = (terms, self.terms) if swapped else (self.terms, terms)
-        return self.scope.ask(_sum(left, _times(right, -1)), sign)
+        return self.scope.ask(plus(left, times(right, -1)), sign)
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, SymbolicDim) and other.scope is self.scope and other.terms == self.terms:
@@ -494,92 +491,3 @@ def usual(extent: Any) -> int:
 def hint(extent: Any) -> int:
     """The number that an extent is for the shapes at hand: for what never changes what is computed."""
     return extent.hint if isinstance(extent, SymbolicDim) else int(extent)
-
-
-def _sum(a: Terms, b: Terms) -> Terms:
-    found = dict(a)
-    for atoms, c in b:
-        found[atoms] = found.get(atoms, 0) + c
-    return tuple(sorted((atoms, c) for atoms, c in found.items() if c))
-
-
-def _times(a: Terms, factor: int) -> Terms:
-    return tuple((atoms, c * factor) for atoms, c in a)
-
-
-def _product(a: Terms, b: Terms) -> Terms:
-    found: dict[tuple[str, ...], int] = {}
-    for atoms, c in a:
-        for others, d in b:
-            both = tuple(sorted((*atoms, *others)))
-            found[both] = found.get(both, 0) + c * d
-    return tuple(sorted((atoms, c) for atoms, c in found.items() if c))
-
-
-def _divided(a: Terms, b: Terms) -> Terms | None:
-    """a / b, where `b` is one monomial that divides every monomial of `a`."""
-    if len(b) != 1:
-        return _product(((b[0][0], 0),), b) if not b else (((), 1),) if a == b else None
-    ((divisor, by),) = b
-    made = []
-    for atoms, c in a:
-        left = list(atoms)
-        for atom in divisor:
-            if atom not in left:
-                return None
-            left.remove(atom)
-        if c % by:
-            return None
-        made.append((tuple(left), c // by))
-    return tuple(sorted(made))
-
-
-def _code(terms: Terms) -> str:
-    """A polynomial, highest terms first."""
-    parts = []
-    for atoms, c in sorted(terms, key=lambda t: (-len(t[0]), t[0])):
-        factors = [_nested(a) for a in atoms] or [str(abs(c))]
-        if atoms and abs(c) != 1:
-            factors.insert(0, str(abs(c)))
-        parts.append(("- " if c < 0 else "+ ") + "*".join(factors))
-    text = " ".join(parts) or "0"
-    return text[2:] if text.startswith("+ ") else "-" + text[2:] if text.startswith("- ") else text
-
-
-_SIGNS = {"<": ("<", ">="), "==": ("==", "!=")}
-
-
-def told(guard: str) -> str:
-    """A guard of a scope as people write it: what is subtracted stands on the other side.
-
-    >>> told("not -n + 16777216 < 0"), told("2*n - m - 3 == 0"), told("not (n//2) - 5 == 0")
-    ('n <= 16777216', '2*n == m + 3', '(n//2) != 5')
-    """
-    found = re.fullmatch(r"(not )?(.+) (<|==) (-?\d+)", guard)
-    if found is None:
-        return guard
-    negated, text, sign, value = found.groups()
-    depth, start = 0, 0
-    sides: tuple[list[str], list[str]] = [], []
-    parts: list[str] = []
-    for k, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if k and not depth and text[k : k + 3] in (" + ", " - "):
-            parts.append(text[start:k])
-            start = k
-    parts.append(text[start:])
-    for part in parts:
-        term = part.removeprefix(" + ")
-        minus = term.startswith((" - ", "-"))
-        sides[minus].append(term.removeprefix(" - ").removeprefix("-"))
-    if int(value):
-        sides[int(value) > 0].append(str(abs(int(value))))
-    left, right = (" + ".join(side) or "0" for side in sides)
-    relation = _SIGNS[sign][bool(negated)]
-    if relation in ("<", ">=") and (left.isdigit() or not sides[0]):
-        return f"{right} {'>' if relation == '<' else '<='} {left}"
-    return f"{left} {relation} {right}"
-
-
-def _nested(code: str) -> str:
-    return code if re.fullmatch(r"\w+", code) else f"({code})"

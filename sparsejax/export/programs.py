@@ -29,8 +29,9 @@ from sparsejax import tree_util
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr, Var, check_jaxpr
+from sparsejax.core.polynomials import told
 from sparsejax.core.primitive import execute, extents_of
-from sparsejax.core.symbolic import Scope, SymbolicDim, told
+from sparsejax.core.symbolic import Scope, SymbolicDim
 from sparsejax.export import extents, kernels, layout
 from sparsejax.export.errors import LayoutError
 from sparsejax.formats import Format

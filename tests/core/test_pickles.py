@@ -13,29 +13,11 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import Format
+from tests.formats.strategies import NAMED
 
 DENSE = sp.random_array((6, 6), density=0.4, rng=0).toarray()
 A = sj.array(DENSE, format="csr")
-FORMATS = [
-    "dense",
-    "csr",
-    "csc",
-    "coo",
-    "dcsr",
-    "dcsc",
-    "csf",
-    "ell",
-    "groupcoo:2",
-    "blockgroupcoo:2x2:2",
-    "dia",
-    "banded",
-    "bitmap",
-    "hash",
-    "rle",
-    "lil",
-    "bsr:2x2",
-    "(d,c)@(1,0)",
-]
+FORMATS = [*NAMED, "(d,c)@(1,0)"]
 WAYS = {
     "pickle": lambda x: pickle.loads(pickle.dumps(x)),
     "oldest protocol": lambda x: pickle.loads(pickle.dumps(x, protocol=2)),

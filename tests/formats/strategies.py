@@ -13,6 +13,27 @@ DTYPES = ("?", "i1", "i4", "i8", "u1", "u8", "f4", "f8", "c8", "c16")
 
 LEVELS = OUTPUTS
 
+NAMED = [
+    "dense",
+    "csr",
+    "csc",
+    "coo",
+    "dcsr",
+    "dcsc",
+    "csf",
+    "ell",
+    "groupcoo:2",
+    "blockgroupcoo:2x2:2",
+    "dia",
+    "banded",
+    "bitmap",
+    "hash",
+    "rle",
+    "lil",
+    "bsr:2x3",
+]
+"""Formats of matrices that have names."""
+
 
 def allowed(level, place, ndim):
     """Whether `level` makes sense at `place` of a format of `ndim` levels."""

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 from sparsejax.errors import FormatError
 from sparsejax.formats.validate import validate
+from tests.formats.strategies import NAMED
 from tests.io.support import random_matrix
 
 LIMIT = 1 << 26
@@ -56,25 +57,7 @@ WORDS += [
     b"\x00",
     b"\r",
 ]
-SPELLED = [
-    "csr",
-    "csc",
-    "coo",
-    "dcsr",
-    "ell",
-    "groupcoo:2",
-    "blockgroupcoo:2x2:2",
-    "dia",
-    "banded",
-    "bitmap",
-    "hash",
-    "rle",
-    "lil",
-    "bsr:2x2",
-    "(d,c,d)@(0,2,1)",
-    "dense",
-    "csf",
-]
+SPELLED = [*NAMED, "(d,c,d)@(0,2,1)"]
 
 
 def matrix(rng, dtype="f8"):

@@ -9,25 +9,6 @@ from sparsejax.formats.validate import validate
 from tests.formats.strategies import arrays, formats
 
 FILLS = (0, 0, 1, -0.0, float("inf"), float("nan"))
-NAMED = [
-    "dense",
-    "csr",
-    "csc",
-    "coo",
-    "dcsr",
-    "dcsc",
-    "csf",
-    "ell",
-    "groupcoo:2",
-    "blockgroupcoo:2x2:2",
-    "dia",
-    "banded",
-    "bitmap",
-    "hash",
-    "rle",
-    "lil",
-    "bsr:2x3",
-]
 
 
 @st.composite

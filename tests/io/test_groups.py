@@ -12,7 +12,8 @@ import sparsejax as sj
 from sparsejax.errors import FormatError
 from sparsejax.io import read_10x_h5, read_anndata, read_binsparse, write_anndata, write_binsparse
 from tests import rotation
-from tests.io.support import NAMED, random_matrix, same, same_values, sparse_arrays
+from tests.formats.strategies import NAMED
+from tests.io.support import random_matrix, same, same_values, sparse_arrays
 
 h5py = pytest.importorskip("h5py")
 zarr = pytest.importorskip("zarr")

@@ -14,7 +14,8 @@ from sparsejax.errors import FormatError
 from sparsejax.io.npz import outline_npz
 from tests import rotation
 from tests.formats.sloppy import relabelled, sloppy
-from tests.io.support import NAMED, random_matrix, same, same_values, sparse_arrays
+from tests.formats.strategies import NAMED
+from tests.io.support import random_matrix, same, same_values, sparse_arrays
 
 
 def saved(x, **how):

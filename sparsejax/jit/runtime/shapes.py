@@ -26,7 +26,8 @@ from sparsejax.core.again import DEAR
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr
-from sparsejax.core.symbolic import LEAST, MOST, Scope, Span, SymbolicDim, Terms
+from sparsejax.core.polynomials import Terms
+from sparsejax.core.symbolic import LEAST, MOST, Scope, Span, SymbolicDim
 from sparsejax.formats import Format
 from sparsejax.formats.levels.level import Level
 from sparsejax.formats.storage import Storage
