@@ -40,7 +40,7 @@ from sparsejax.lax.semiring import Semiring
 from sparsejax.lax.thinning import prune
 from sparsejax.numpy.builder import Builder
 from sparsejax.numpy.creation import diags, from_dlpack
-from sparsejax.numpy.functions import array, asarray, eye
+from sparsejax.numpy.making import array, asarray, eye
 from sparsejax.numpy.manipulation import block_diag
 from sparsejax.transforms import control_rules  # noqa: F401  (derivatives)
 from sparsejax.transforms.checkpoint import checkpoint, remat

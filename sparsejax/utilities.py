@@ -19,7 +19,7 @@ from sparsejax.jit.backend import compiler
 from sparsejax.jit.runtime import plan_cache
 from sparsejax.lax.indirect import kernels as indirect_kernels
 from sparsejax.lax.library.callbacks import called
-from sparsejax.numpy.functions import array, zeros
+from sparsejax.numpy.making import array, zeros
 from sparsejax.transforms import alike, staging
 
 __all__ = [

@@ -26,7 +26,7 @@ from sparsejax.export import layout
 from sparsejax.formats import Format
 from sparsejax.io.binsparse import write_binsparse
 from sparsejax.io.npz import outline_npz, save_npz
-from sparsejax.numpy.functions import asarray
+from sparsejax.numpy.making import asarray
 from sparsejax.optional import optional
 
 LAYOUT = 2

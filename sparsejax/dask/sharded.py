@@ -22,7 +22,7 @@ from sparsejax.dask.products import row_costs
 from sparsejax.formats import Format
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.structural import convert_format
-from sparsejax.numpy.functions import asarray
+from sparsejax.numpy.making import asarray
 from sparsejax.optional import optional
 
 SHARD_ENTRIES = 1 << 22

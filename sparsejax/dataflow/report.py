@@ -10,7 +10,7 @@ from typing import Any
 from sparsejax.core.array import Array
 from sparsejax.dataflow import plots
 from sparsejax.formats import Compressed, Format
-from sparsejax.numpy.functions import array
+from sparsejax.numpy.making import array
 
 Tiles = dict[str, int]
 SHOWN = 12

@@ -15,7 +15,7 @@ import numpy as np
 from sparsejax.core.array import Array
 from sparsejax.core.trace import Tracer
 from sparsejax.formats import scipy_io
-from sparsejax.numpy.functions import array
+from sparsejax.numpy.making import array
 
 __all__ = ["from_theirs", "scipy", "to_theirs"]
 

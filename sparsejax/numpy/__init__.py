@@ -95,24 +95,15 @@ from sparsejax.numpy.elementwise import (
 )
 from sparsejax.numpy.functions import (
     allclose,
-    arange,
-    array,
     array_equal,
-    asarray,
     astype,
     clip,
     copy,
     diag,
     expand_dims,
-    eye,
-    full,
-    full_like,
-    identity,
     isclose,
     moveaxis,
     ndim,
-    ones,
-    ones_like,
     ravel,
     round,
     shape,
@@ -122,11 +113,22 @@ from sparsejax.numpy.functions import (
     trace,
     tril,
     triu,
-    zeros,
-    zeros_like,
 )
 from sparsejax.numpy.indexing import array_split, flip, getitem, hsplit, hstack, split, stack, take, vsplit, vstack
 from sparsejax.numpy.linalg import cross, vecdot
+from sparsejax.numpy.making import (
+    arange,
+    array,
+    asarray,
+    eye,
+    full,
+    full_like,
+    identity,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
 from sparsejax.numpy.manipulation import (
     append,
     atleast_1d,

@@ -18,7 +18,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.extents import coordinates, even, is_known, number, triangle
 from sparsejax.lax.structural import convert_format, extent, extents, integer
-from sparsejax.numpy.functions import array, check_device, eye, own, zeros, zeros_like
+from sparsejax.numpy.making import array, check_device, eye, own, zeros, zeros_like
 
 
 def empty(shape: Any, dtype: Any = None, format: str | Format | None = None, *, device: Any = None) -> Array:

@@ -14,7 +14,7 @@ from sparsejax.lax.elementwise import elementwise
 from sparsejax.lax.library.fourier import transform
 from sparsejax.lax.structural import integer, normal_axes, signed_integers
 from sparsejax.numpy.arranging import roll
-from sparsejax.numpy.functions import check_device, own
+from sparsejax.numpy.making import check_device, own
 
 __all__ = [
     "fft",

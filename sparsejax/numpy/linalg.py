@@ -27,8 +27,8 @@ from sparsejax.lax.structural import (
     reshape,
 )
 from sparsejax.numpy import reductions
-from sparsejax.numpy.functions import eye
 from sparsejax.numpy.indexing import getitem, stack
+from sparsejax.numpy.making import eye
 from sparsejax.numpy.manipulation import matrix_transpose
 
 __all__ = [

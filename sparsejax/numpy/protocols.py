@@ -23,7 +23,7 @@ from sparsejax.lax.library.cumulative import cumulative
 from sparsejax.lax.reduce import result_dtype
 from sparsejax.lax.structural import reshape
 from sparsejax.numpy import reductions
-from sparsejax.numpy.functions import own
+from sparsejax.numpy.making import own
 
 functions: dict[str, Callable[..., Any]] = {}
 """Our functions by the names of NumPy's ("linalg.norm") and SciPy's ufuncs ("erf")."""

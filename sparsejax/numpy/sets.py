@@ -14,7 +14,7 @@ from sparsejax.lax import sorting
 from sparsejax.lax.library import searching as rules
 from sparsejax.lax.library.searching import different
 from sparsejax.lax.structural import convert_format, integer
-from sparsejax.numpy.functions import own
+from sparsejax.numpy.making import own
 from sparsejax.numpy.searching import needs_size
 
 

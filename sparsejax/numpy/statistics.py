@@ -23,8 +23,8 @@ from sparsejax.lax.library.searching import searchsorted as _searchsorted
 from sparsejax.lax.reduce import mean, reduce
 from sparsejax.lax.structural import convert_format, densely, integer, normal_axes, reshape
 from sparsejax.numpy.arranging import take_along_axis
-from sparsejax.numpy.functions import own
 from sparsejax.numpy.indexing import getitem, take
+from sparsejax.numpy.making import own
 from sparsejax.numpy.manipulation import atleast_2d, concatenate_all
 from sparsejax.numpy.nans import ordered_lines
 

@@ -17,7 +17,7 @@ import numpy as np
 from sparsejax import tree_util
 from sparsejax.core.array import Array
 from sparsejax.jit.api import jit
-from sparsejax.numpy.functions import array
+from sparsejax.numpy.making import array
 from sparsejax.optional import optional
 
 ROUNDS = 5

@@ -32,8 +32,8 @@ from sparsejax.lax.loops import Traced, together
 from sparsejax.lax.reduce import reduce
 from sparsejax.lax.rules.batching import moved
 from sparsejax.lax.structural import convert_format, expand_dims, integer
-from sparsejax.numpy.functions import eye
 from sparsejax.numpy.indexing import getitem, stack
+from sparsejax.numpy.making import eye
 from sparsejax.scipy.sparse.krylov import minres
 from sparsejax.scipy.sparse.operators import LinearOperator, aslinearoperator
 from sparsejax.transforms import ad, staging
