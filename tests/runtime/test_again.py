@@ -319,6 +319,9 @@ def test_shapes_that_come_again_are_served_by_the_types_of_operands():
             A, dense, x = operands(n, density)
             np.testing.assert_array_equal(times(A, snp.asarray(x)).todense(), dense @ x)
 
+    for n in range(50, 56):  # from now on products of any extents are served, whatever ran in this process before
+        A, _, x = operands(n, 0.1)
+        assert (A @ x).shape == (n,)
     for n in range(60, 64):
         runs(n, 0.1, 2)
     assert not any(run in calls.runs.values() for run, *_ in calls.recent.values())
