@@ -152,8 +152,8 @@ def replaced(x: Array, key: Any, values: NDArray[Any], add: bool = False) -> Arr
 
 
 def moved(x: Any, function: Callable[..., NDArray[Any]], *args: Any) -> Array | None:
-    """What a function of NumPy's, which moves or repeats elements, makes of a dense array in the order of NumPy and `args`; None for other arrays, and
-    under `jit`.
+    """What a function of NumPy's, which moves or repeats elements, makes of a dense array in the order of NumPy and `args`; None for other arrays, under
+    `jit`, and where NumPy refuses them.
 
     >>> import sparsejax as sj
     >>> moved(sj.array(np.arange(3)), np.roll, 1)
@@ -164,7 +164,10 @@ def moved(x: Any, function: Callable[..., NDArray[Any]], *args: Any) -> Array | 
     storage, aval = x._storage, x._aval
     if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
         return None
-    found = np.ascontiguousarray(function(storage.vals.reshape(aval.shape), *args))
+    try:
+        found = np.asarray(function(storage.vals.reshape(aval.shape), *args), order="C")
+    except (ValueError, OverflowError):  # too large, or of no dimension: the longer road says what is wrong
+        return None
     if found.base is not None:
         found = found.copy()
     found.flags.writeable = False

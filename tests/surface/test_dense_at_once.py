@@ -131,3 +131,19 @@ def test_moved(name, order, dtype):
         assert not found.data.flags.writeable
         np.testing.assert_array_equal(sj.jit(lambda x: function(snp, x))(x).todense(), expected)
         np.testing.assert_array_equal(x.todense(), given)
+
+
+def test_moved_without_dimensions():
+    x = sj.array(3.0)
+    for found in (snp.tile(x, ()), snp.roll(x, (), ()), sj.jit(lambda x: snp.tile(x, ()))(x)):
+        assert found.shape == () and found.item() == 3
+    assert snp.repeat(x, 2).shape == snp.tile(x, 2).shape == (2,)
+
+
+@pytest.mark.parametrize("count", [2**62, 2**70, 10**30])
+def test_more_copies_than_there_is_room_for(count):
+    x = sj.array(np.arange(6).reshape(2, 3))
+    for function in (snp.repeat, snp.tile):
+        with pytest.raises((ValueError, TypeError, MemoryError)) as found:
+            function(x, count)
+        assert "negative dimensions" not in str(found.value)
