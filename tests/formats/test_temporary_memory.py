@@ -140,8 +140,9 @@ def test_extremes_of_lines_take_no_more_than_two_vectors(form, name):
     A = sj.array((rng.random(LINES), (rows, columns)), shape=(LINES, LINES), format="csr").asformat(form)
     with sj.config.using(free_memory=0, num_threads=1):
         taken, size = beside(lambda: EXTREMES[name](A))
+    most = 2 if name.startswith("arg") else 1  # the extremes, and the first places without an entry
     assert size == 8 * LINES
-    assert taken <= size + 2 * SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
+    assert taken <= most * size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
 
 
 @pytest.mark.rotating(4)
