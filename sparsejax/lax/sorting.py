@@ -147,11 +147,16 @@ def argsort(x: Any, axis: int = -1) -> Any:
 # ------------------------------------------------------------------------------------------------------------ places
 
 
+def _counting(extent: Any) -> np.dtype[Any]:
+    """The dtype of places along an axis: half of what a result takes, where that holds the extent."""
+    return np.dtype(np.int32) if extent < 2**31 else INT
+
+
 first_absent_p: Primitive = Primitive(
     "first_absent",
-    typing=lambda x, axis: rules.dense(_without(x.shape, axis), INT),
-    reference=lambda x, axis: np.full(_without(np.shape(x), axis), np.shape(x)[axis]),
-    call=lambda x, out_aval, axis: convert.from_dense(lines.first_absent(x, axis), out_aval.format, 0),
+    typing=lambda x, axis: rules.dense(_without(x.shape, axis), _counting(x.shape[axis])),
+    reference=lambda x, axis: np.full(_without(np.shape(x), axis), np.shape(x)[axis], _counting(np.shape(x)[axis])),
+    call=lambda x, out_aval, axis: convert.from_dense(lines.first_absent(x, axis, out_aval.dtype), out_aval.format, 0),
     jvp=lambda primals, tangents, out, axis: None,
     batch=lambda size, x, axis: first_absent_p.bind(spread(faithful(x), size), axis=axis),
 )
@@ -162,7 +167,7 @@ def first_absent(x: Any, axis: int) -> Any:
 
     >>> import sparsejax as sj
     >>> first_absent(sj.array(np.array([[1, 0], [0, 2]]), format="csr"), 1)
-    Array([1, 0], dtype=int64)
+    Array([1, 0], dtype=int32)
     """
     return first_absent_p.bind(x, axis=normal_axis(axis, x.ndim))
 

@@ -143,8 +143,8 @@ def moves(storage: Storage, axis: int, dtype: np.dtype[Any]) -> Storage:
     return convert.from_coords(made, np.ones(len(before), dtype), shape, Format.parse("coo", len(shape)), dtype.type(0))
 
 
-def first_absent(storage: Storage, axis: int) -> Array:
-    """The first coordinate of every line along `axis` at which nothing is stored; the extent where there is none.
+def first_absent(storage: Storage, axis: int, dtype: Any = np.int64) -> Array:
+    """The first coordinate of every line along `axis` at which nothing is stored, as `dtype`; the extent where there is none.
 
     Linear in the stored entries and in the size of the result; O(n log n) for n entries of lines whose first place is stored.
 
@@ -153,7 +153,7 @@ def first_absent(storage: Storage, axis: int) -> Array:
     """
     shape = tuple(n for d, n in enumerate(storage.shape) if d != axis)
     segments.check_size(math.prod(shape), "a dense array of places")
-    made = np.zeros(shape, np.int64)
+    made = np.zeros(shape, dtype)
     unique = storage.packed and all(level.unique and not level.shared for level in storage.format.levels)
     storage = storage if unique else distinct(storage)
     dims = unlisted.listed_rows(storage.format)
