@@ -269,7 +269,7 @@ def in_row_major_order(storage: Storage, flags: Array) -> Array | None:
 
     >>> A = convert.from_dense(np.array([[1, 2], [3, 4]]), Format.parse("csc", 2), 0)
     >>> in_row_major_order(A, np.array([True, True, False, True]))
-    array([1, 2, 4])
+    array([1, 3, 4])
     """
     form = storage.format
     places = convert.levels_to_sort(form, Format.parse("coo", form.ndim))
