@@ -64,16 +64,17 @@ def added(vals: Array, starts: Array) -> Array:
     array([3., 3.])
     """
     add = np.logical_or if vals.dtype == np.bool_ else np.add
-    made: Array = add.reduceat(vals, starts).astype(vals.dtype, copy=False)
-    if vals.dtype.kind in "fc":
-        counts = np.diff(starts, append=len(vals))
-        runs = np.flatnonzero((counts > PAIRWISE // (1 + (vals.dtype.kind == "c"))) & (counts <= ADDED))
-        if len(runs):
-            counts = counts[runs] - 1
-            owners, nothing = np.arange(len(runs)).repeat(counts), np.negative(np.zeros(len(runs), vals.dtype))
-            places = np.arange(len(owners)) + (starts[runs] + 1 - np.append(0, counts[:-1].cumsum())).repeat(counts)
-            np.add.at(nothing, owners, vals[places])
-            made[runs] = vals[starts[runs]] + nothing
+    with np.errstate(all="ignore"):  # as everywhere, infinities are no news
+        made: Array = add.reduceat(vals, starts).astype(vals.dtype, copy=False)
+        if vals.dtype.kind in "fc":
+            counts = np.diff(starts, append=len(vals))
+            runs = np.flatnonzero((counts > PAIRWISE // (1 + (vals.dtype.kind == "c"))) & (counts <= ADDED))
+            if len(runs):
+                counts = counts[runs] - 1
+                owners, nothing = np.arange(len(runs)).repeat(counts), np.negative(np.zeros(len(runs), vals.dtype))
+                places = np.arange(len(owners)) + (starts[runs] + 1 - np.append(0, counts[:-1].cumsum())).repeat(counts)
+                np.add.at(nothing, owners, vals[places])
+                made[runs] = vals[starts[runs]] + nothing
     return made
 
 

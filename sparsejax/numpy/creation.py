@@ -69,7 +69,7 @@ def diags(
         raise ValueError(f"diags has {len(listed)} diagonals, but {len(places)} offsets")
     if shape is None:
         n = max(d.size + abs(k) for d, k in zip(listed, places, strict=True))
-        rows, columns = n, n
+        rows, columns = extents((n, n))
     else:
         rows, columns = extents(shape)
     counts = [max(0, min(rows - max(0, -k), columns - max(0, k))) for k in places]

@@ -26,6 +26,7 @@ from sparsejax.lax.elementwise import strong as _strong
 from sparsejax.lax.reduce import reduce as _reduce
 from sparsejax.lax.reduce import result_dtype as _result_dtype
 from sparsejax.lax.structural import broadcast_to, diagonal, reshape, transpose
+from sparsejax.lax.structural import extents as _extents
 from sparsejax.lax.structural import integer as _integer
 from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
@@ -105,7 +106,7 @@ def diag(x: Any, k: int = 0) -> Array:
     if x.ndim != 1:
         raise ValueError(f"diag takes a vector or a matrix, not an array of shape {x.shape}")
     (n,) = x.shape
-    total = n + abs(k)
+    total, _ = _extents((n + abs(k),) * 2)
     if type(x) is Array and current() is None and x.format.is_dense:
         return Array(diagonals.on_diagonal(x._storage.vals, (total, total), k, Format.parse("csr", 2)))
     if type(x) is Array and current() is None and sizes.is_long(total) and not x.fill_value:

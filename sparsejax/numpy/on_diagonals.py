@@ -43,9 +43,8 @@ def setdiag(x: Any, values: Any, k: int = 0) -> Array:
         raise ValueError(f"setdiag takes a matrix, not an array of shape {x.shape}")
     below, above = x.shape
     if (k > 0 and k >= above) or (k < 0 and -k >= below):
-        raise ValueError(
-            f"k={k} is no diagonal of a matrix of shape {x.shape}: it has those from {1 - below} to {above - 1}"
-        )
+        own = f"those from {1 - below} to {above - 1}" if below and above else "none"
+        raise ValueError(f"k={k} is no diagonal of a matrix of shape {x.shape}: it has {own}")
     count = max(0, min(x.shape[0] - max(0, -k), x.shape[1] - max(0, k)))
     given = asarray(values)
     if given.ndim and given.shape[0] > max(1, count):

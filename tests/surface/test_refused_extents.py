@@ -1,5 +1,7 @@
 """Extents that no array has are refused by name, at once and traced, also where a shape is computed from that of an operand."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -142,3 +144,18 @@ def test_more_sections_than_memory_holds(count):
         with pytest.raises(ValueError, match=f"indices_or_sections={count} asks"):
             cut(A, *[count][: cut is snp.array_split])
     assert len(snp.array_split(A, 5)) == 5
+
+
+@pytest.mark.parametrize("k", [2**63 - 1, -(2**63), 10**30])
+@pytest.mark.parametrize("name", ["diag", "diagflat"])
+def test_diagonals_too_far_away(name, k):
+    with pytest.raises(FormatError, match="extents are from 0"):
+        getattr(snp, name)(sj.array(np.arange(6.0)), k)
+
+
+def test_infinities_that_meet_are_no_news():
+    given = np.array([np.inf, -np.inf]), (np.array([0, 0]), np.array([0, 0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = sj.array(given, shape=(2, 2), format="csr")
+    assert np.isnan(made.todense()[0, 0]) and made.nnz == 1
