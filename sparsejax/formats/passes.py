@@ -109,12 +109,17 @@ class Passes:
         order = np.argsort(key.astype(np.uint16) if extent <= 2**16 else key, kind="stable")
         return np.take(key, order), [np.take(column, order) for column in columns]
 
-    def bucketed(self, key: Array, columns: Sequence[Array], extent: int) -> tuple[Array, list[Array]]:
-        """As `ordered`; but instead of the key, where the entries of each of its `extent` values begin, and where they end.
+    def bucketed(
+        self, key: Array, columns: Sequence[Array], extent: int, kinds: Sequence[np.dtype[Any]] | None = None
+    ) -> tuple[Array, list[Array]]:
+        """As `ordered`; but instead of the key, where the entries of each of its `extent` values begin, and where they end. Columns have these dtypes then,
+        if they are given, which hold the numbers of their columns.
 
         >>> Passes().bucketed(np.array([1, 0, 1]), [np.array([5.0, 6.0, 7.0])], 3)
         (array([0, 1, 3, 3]), [array([6., 5., 7.])])
         """
+        if kinds is not None:
+            columns = [column.astype(kind, copy=False) for column, kind in zip(columns, kinds, strict=True)]
         key, moved = self.ordered(key, columns, extent)
         return self.offsets(key, extent), moved
 
@@ -518,8 +523,7 @@ class Passes:
             unsigned = np.ascontiguousarray(vector).view(f"u{vector.itemsize}")
             if np.maximum.reduce(unsigned, initial=0) >= bound:
                 return None
-        width = crd_dtype(extent)
-        pos, (crd, moved) = self.bucketed(row, [column.astype(width, copy=False), vals], rows)
+        pos, (crd, moved) = self.bucketed(row, [column, vals], rows, [crd_dtype(extent), vals.dtype])
         crd, moved, distinct = self.tidied(pos, crd, moved)
         return (pos, crd, moved) if distinct else self.folded(pos, crd, moved)
 

@@ -79,21 +79,39 @@ def test_buckets_are_the_same_for_any_number_of_threads(size, extent, threads):
 
 @pytest.mark.parametrize("dtypes", [("i4", "f8"), ("i8", "c16", "i1"), ("u2", "f4")])
 @pytest.mark.parametrize("kind", ["i4", "u4", "i8"])
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_many_entries_go_to_parts_of_the_buckets_first(dtypes, kind, threads, monkeypatch):
+@pytest.mark.parametrize(
+    ("threads", "size", "extent"), [(1, 300_011, 1_000_003), (2, 600_011, 2_400_003), (5, 300_011, 1_000_003)]
+)
+def test_many_entries_go_to_parts_of_the_buckets_first(dtypes, kind, threads, size, extent, monkeypatch):
+    """Of buckets, a part has numbers of 16 bits or of more; columns of integers may become narrower on the way."""
     found = []
     scattered = partitions.scattered
     monkeypatch.setattr(partitions, "scattered", lambda *args: found.append(scattered(*args)) or found[-1])
-    size, extent, rng = 300_011, 1_000_003, np.random.default_rng(threads)
+    rng = np.random.default_rng(threads)
     keys = rng.integers(0, extent, size).astype(kind)
     columns = [rng.integers(0, 100, size).astype(dtype) for dtype in dtypes]
-    with sj.config.using(num_threads=threads):
-        pos, moved = MANY.bucketed(keys, columns, extent)
-    assert found[0] is not None
-    order = np.argsort(keys, kind="stable")
-    np.testing.assert_array_equal(pos, np.searchsorted(keys[order], np.arange(extent + 1)))
-    for ours, column in zip(moved, columns, strict=True):
-        equal(ours, column[order])
+    narrow = [np.dtype("i4" if c.dtype == "i8" else c.dtype) for c in columns]
+    for kinds in (None, narrow):
+        with sj.config.using(num_threads=threads):
+            pos, moved = MANY.bucketed(keys, columns, extent, kinds)
+        assert found[-1] is not None
+        order = np.argsort(keys, kind="stable")
+        np.testing.assert_array_equal(pos, np.searchsorted(keys[order], np.arange(extent + 1)))
+        for ours, column, own in zip(moved, columns, kinds or [c.dtype for c in columns], strict=True):
+            assert ours.dtype == own
+            equal(ours, column[order])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_columns_become_narrower_on_their_way_to_buckets(size):
+    rng = np.random.default_rng(size)
+    keys, columns = rng.integers(0, 300, size), [rng.integers(0, 2**31 - 1, size), rng.random(size)]
+    kinds = [np.dtype("i4"), np.dtype("f8")]
+    for extent in (300, 10**6):
+        (pos, moved), (expected, wanted) = (run.bucketed(keys, columns, extent, kinds) for run in (MANY, FEW))
+        for ours, theirs in zip((pos, *moved), (expected, *wanted), strict=True):
+            assert ours.dtype == theirs.dtype
+            equal(ours, theirs)
 
 
 def uneven(rng, size, extent):
@@ -378,10 +396,12 @@ def test_tidied(parents, longest, extent):
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i8", "f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize(
-    ("parents", "longest", "extent"), [(0, 1, 1), (1, 40, 9), (1, 400, 3), (900, 12, 6), (900, 12, 5000)]
+    ("parents", "longest", "extent"),
+    [(0, 1, 1), (1, 40, 9), (1, 400, 3), (900, 12, 6), (900, 12, 5000), (60, 400, 5000), (60, 400, 3)],
 )
-def test_folded(parents, longest, extent, index, dtype):
+def test_folded(parents, longest, extent, index, dtype, monkeypatch):
     """Runs of none, two and many equal coordinates, also over the end of a segment; the bits of sums are NumPy's."""
+    monkeypatch.setattr(segment_passes, "FAR", 0)
     rng = np.random.default_rng(parents + extent)
     pos = np.append(0, np.cumsum(rng.integers(0, longest + 1, parents)))
     crd = np.concatenate([np.sort(rng.integers(0, extent, n)) for n in np.diff(pos)] or [[]]).astype(index)

@@ -61,6 +61,11 @@ class Vector:
         """An i64 as an element."""
         return number if self.type == "i64" else b.convert("trunc", number, self.type)
 
+    def of(self, b: Builder, source: Vector, at: Val) -> Val:
+        """An element of a vector as one of this one: the low bits of a number where these are fewer."""
+        value = source.get(b, at)
+        return value if source.size <= self.size else b.convert("trunc", value, self.type)
+
     def put(self, b: Builder, at: Val, value: Val) -> None:
         b.store(self.pointer, b.mul(at, self._words), value)
 
@@ -230,7 +235,7 @@ def _move(b: Builder, part: Part, moves: Pairs, p: Val) -> Val:
     here = part.bucket(b, p)
     to = b.named("to", part.places.number(b, here))
     for source, target in moves:
-        target.put(b, to, source.get(b, p))
+        target.put(b, to, target.of(b, source, p))
     part.places.put(b, here, part.places.element(b, b.add(to, 1)))
     return to
 

@@ -73,10 +73,12 @@ class CompiledPasses(SegmentPasses):
             _, (key, *columns) = _scattered(key, [key, *columns], 1 << DIGIT, shift)
         return key, list(columns)
 
-    def bucketed(self, key: Array, columns: Sequence[Array], extent: int) -> tuple[Array, list[Array]]:
+    def bucketed(
+        self, key: Array, columns: Sequence[Array], extent: int, kinds: Sequence[np.dtype[Any]] | None = None
+    ) -> tuple[Array, list[Array]]:
         if extent <= SPREAD * len(key):
-            return _scattered(key, columns, extent)
-        return super().bucketed(key, columns, extent)
+            return _scattered(key, columns, extent, kinds=kinds)
+        return super().bucketed(key, columns, extent, kinds)
 
     def distinct(self, columns: Sequence[Array]) -> tuple[list[Array], Array]:
         columns = [np.ascontiguousarray(column) for column in columns]
@@ -120,9 +122,12 @@ def crowded(entries: int, parents: int) -> bool:
     return entries >= 2 * parents
 
 
-def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 0) -> tuple[Array, list[Array]]:
+def _scattered(
+    key: Array, columns: Sequence[Array], buckets: int, shift: int = 0, kinds: Sequence[np.dtype[Any]] | None = None
+) -> tuple[Array, list[Array]]:
     """(pos, columns): entries ordered by the bucket `(key >> shift) % buckets`, and where each bucket begins; `buckets` is a
-    power of two, or more than any key."""
+    power of two, or more than any key. Columns of integers become ones of narrower dtypes, if `kinds` are given."""
+    kinds = [column.dtype for column in columns] if kinds is None else kinds
     key, columns = np.ascontiguousarray(key), [np.ascontiguousarray(column) for column in columns]
     entries, parts = len(key), threads.count() if len(key) >= FAR else 1
     if parts * buckets > SPREAD * entries:
@@ -131,13 +136,14 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
         width = partitions.width_of(key, columns, buckets)
         several = threads.count()
         ranges = [(entries * k // several, entries * (k + 1) // several) for k in range(several)]
-        found = width and partitions.scattered(key, columns, buckets, width, ranges)
+        found = width and partitions.scattered(key, columns, kinds, buckets, width, ranges)
         if found:
             return found
-    pos, moved = empty(buckets + 1, INT64), [empty(len(c), c.dtype) for c in columns]
+    pos, moved = empty(buckets + 1, INT64), [empty(entries, kind) for kind in kinds]
     mask = -1 if buckets & (buckets - 1) else buckets - 1
     pairs = [address(a) for pair in zip(columns, moved, strict=True) for a in pair]
-    places, sizes = empty(parts * buckets, INT64), tuple(c.itemsize for c in columns)
+    places = empty(parts * buckets, INT64)
+    sizes = tuple([c.itemsize for c in columns]), tuple([kind.itemsize for kind in kinds])
     first, source = address(places), address(key)
     rows = [
         (
@@ -154,7 +160,7 @@ def _scattered(key: Array, columns: Sequence[Array], buckets: int, shift: int = 
     ]
     run_parts(partitions.counted(key.itemsize), rows)
     run(partitions.summed(), parts, buckets, first, pos)
-    run_parts(_moved(key.itemsize, sizes, entries >= FAR), rows)
+    run_parts(_moved(key.itemsize, *sizes, entries >= FAR), rows)
     return pos, moved
 
 
@@ -181,9 +187,9 @@ def _take(b: Builder, size: int, index_size: int) -> None:
 
 
 @as_kernel
-def _moved(b: Builder, key_size: int, sizes: tuple[int, ...], ahead: bool) -> None:
+def _moved(b: Builder, key_size: int, given: tuple[int, ...], sizes: tuple[int, ...], ahead: bool) -> None:
     """Entries to the places of their buckets, of one part."""
-    conversion_loops.moved(b, partitions.part_in_slots(b, key_size), pairs_of(b, 7, sizes), ahead)
+    conversion_loops.moved(b, partitions.part_in_slots(b, key_size), pairs_of(b, 7, given, sizes), ahead)
 
 
 @as_kernel

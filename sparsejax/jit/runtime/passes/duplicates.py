@@ -30,6 +30,13 @@ def folded(pos: Array, crd: Array, vals: Array, inplace: bool) -> tuple[Array, A
     return made, left[:count], sums[:count]
 
 
+def longest_run(pos: Array, crd: Array) -> int:
+    """How many equal coordinates follow each other in a segment, at most."""
+    longest = np.zeros(1, INT64)
+    run(_longest_run(crd.itemsize), len(pos) - 1, pos, crd, longest)
+    return int(longest[0])
+
+
 class Runs:
     """Equal coordinates that follow each other become one, with the sum of their values: each entry goes to `place`, or where the one before went."""
 
@@ -70,6 +77,20 @@ class Runs:
             b.set(x, b.select(again, b.get(x), new))
             total = b.binary(self._add, b.get(x), b.get(y))
             b.store(self._sums, b.add(b.mul(to, self._parts), k), total)
+
+
+@as_kernel
+def _longest_run(b: Builder, size: int) -> None:
+    rows, (pos, crd, longest) = b.slot(0, "i64", "rows"), vectors(b, 1, (8, size, 8), ("pos", "crd", "longest"))
+    count, most, last = (b.var(name, b.i64(0)) for name in ("count", "most", "last"))
+    with b.for_(b.i64(0), rows, "r") as r:
+        b.set(last, b.i64(-1))
+        with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
+            c = b.named("c", crd.number(b, p))
+            b.set(count, b.select(b.eq(c, b.get(last)), b.add(b.get(count), 1), b.i64(1)))
+            b.set(last, c)
+            b.set(most, b.max(b.get(most), b.get(count)))
+    longest.put(b, b.i64(0), b.get(most))
 
 
 @as_kernel

@@ -11,6 +11,7 @@ Source: Polychroniou and Ross, "A Comprehensive Study of Main-Memory Partitionin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,16 @@ from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.codegen import kernel_memory
 from sparsejax.jit.runtime.passes import conversion_loops
 from sparsejax.jit.runtime.passes.conversion_loops import Pairs, Part, Vector
-from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, empty, run, run_parts, vectors
+from sparsejax.jit.runtime.passes.pass_kernels import (
+    INT64,
+    address,
+    as_kernel,
+    empty,
+    pairs_of,
+    run,
+    run_parts,
+    vectors,
+)
 
 TOGETHER, LINE = 16, 64
 """Entries of a part that go to memory at once; bytes of a line of the cache."""
@@ -60,9 +70,10 @@ def _jumps(key: Array, width: int) -> bool:
 
 
 def scattered(
-    key: Array, columns: Sequence[Array], buckets: int, shift: int, ranges: Ranges
+    key: Array, columns: Sequence[Array], kinds: Sequence[np.dtype[Any]], buckets: int, shift: int, ranges: Ranges
 ) -> tuple[Array, list[Array]] | None:
-    """(pos, columns): entries ordered by their keys, and where each begins; each range of entries by a thread. None where some part is too large."""
+    """(pos, columns): entries ordered by their keys, and where each begins, in columns of these dtypes; each range of entries by a thread. None where some
+    part is too large."""
     entries, parts = len(key), (buckets - 1 >> shift) + 1
     begins, places = np.empty(parts + 1, INT64), np.empty(len(ranges) * parts, INT64)
     shared = [(*pair, parts, shift, -1, address(key), address(places) + 8 * k * parts) for k, pair in enumerate(ranges)]
@@ -71,25 +82,27 @@ def scattered(
     largest = int((begins[1:] - begins[:-1]).max())
     if UNEVEN * largest > entries:
         return None
-    pos, low, moved = empty(buckets + 1, INT64), empty(entries, _LOW), [empty(len(c), c.dtype) for c in columns]
-    sizes = tuple([c.itemsize for c in columns])
+    pos, moved = empty(buckets + 1, INT64), [empty(entries, kind) for kind in kinds]
+    low = empty(entries, _NARROW if shift <= 16 else _LOW)
+    given, sizes = tuple([c.itemsize for c in columns]), tuple([kind.itemsize for kind in kinds])
     past = all(address(c) % LINE == 0 for c in (low, *moved))
-    waiting = np.empty(len(ranges) * parts * (8 + TOGETHER * (4 + sum(sizes))), np.uint8)
+    waiting = np.empty(len(ranges) * parts * (8 + TOGETHER * (low.itemsize + sum(sizes))), np.uint8)
     step, first = waiting.nbytes // len(ranges), address(waiting)
     pairs = [address(c) for c in (low, *(c for pair in zip(columns, moved, strict=True) for c in pair))]
-    run_parts(_parted(key.itemsize, sizes, past), [(*row, first + k * step, *pairs) for k, row in enumerate(shared)])
+    kernel = _parted(key.itemsize, low.itemsize, given, sizes, past)
+    run_parts(kernel, [(*row, first + k * step, *pairs) for k, row in enumerate(shared)])
     del waiting
     ends = [int(begins.searchsorted(entries * k // len(ranges))) for k in range(len(ranges))] + [parts]
     step = (8 << shift) + largest * sum(sizes) + LINE & -LINE
     room = np.empty(len(ranges) * step, np.uint8)
     behind = parts, buckets, shift, largest, *map(address, (begins, low, pos))
     rows = [(ends[k], ends[k + 1], *behind, address(room) + k * step, *map(address, moved)) for k in range(len(ranges))]
-    run_parts(_inside(sizes), rows)
+    run_parts(_inside(low.itemsize, sizes), rows)
     del room  # until here, threads write to it
     return pos, moved
 
 
-_LOW = np.dtype(np.uint32)
+_LOW, _NARROW = np.dtype(np.uint32), np.dtype(np.uint16)
 """Of the bits of keys that are left in a part."""
 
 
@@ -115,13 +128,12 @@ def summed(b: Builder) -> None:
 
 
 @as_kernel
-def _parted(b: Builder, key_size: int, sizes: tuple[int, ...], past: bool) -> None:
+def _parted(
+    b: Builder, key_size: int, low_size: int, given: tuple[int, ...], sizes: tuple[int, ...], past: bool
+) -> None:
     """The entries of a range to their parts, with the low bits of their keys."""
-    part, waiting, low = part_in_slots(b, key_size), b.slot(7, "ptr", "waiting"), Vector.in_slot(b, 8, 4, "low")
-    pairs = [
-        (Vector.in_slot(b, 9 + 2 * k, size, "source"), Vector.in_slot(b, 10 + 2 * k, size, "target"))
-        for k, size in enumerate(sizes)
-    ]
+    part, waiting = part_in_slots(b, key_size), b.slot(7, "ptr", "waiting")
+    low, pairs = Vector.in_slot(b, 8, low_size, "low"), pairs_of(b, 9, given, sizes)
     begins = Vector(waiting, 8)
     with b.for_(b.i64(0), part.buckets, "g") as g:
         begins.put(b, g, part.places.get(b, g))
@@ -136,9 +148,9 @@ def _parted(b: Builder, key_size: int, sizes: tuple[int, ...], past: bool) -> No
         lane = b.named("lane", b.and_(to, b.i64(TOGETHER - 1)))
         at = b.named("at", b.add(b.mul(here, TOGETHER), lane))
         keys, *others = held
-        keys[0].put(b, at, _low(b, part.key, p))
+        keys[0].put(b, at, keys[0].of(b, part.key, p))
         for (source, _), (kept, _) in zip(pairs, others, strict=True):
-            kept.put(b, at, source.get(b, p))
+            kept.put(b, at, kept.of(b, source, p))
         behind = b.named("behind", b.add(to, 1))
         part.places.put(b, here, behind)
         with b.if_(b.eq(lane, TOGETHER - 1)):
@@ -154,11 +166,6 @@ def _parted(b: Builder, key_size: int, sizes: tuple[int, ...], past: bool) -> No
         _some(b, held, g, start, end)
     if past:
         b.fence()
-
-
-def _low(b: Builder, key: Vector, p: Val) -> Val:
-    value = key.get(b, p)
-    return value if key.size == 4 else b.convert("trunc", value, "i32")
 
 
 def _some(b: Builder, held: Pairs, here: Val, start: Val, end: Val) -> None:
@@ -183,12 +190,12 @@ def _all(b: Builder, held: Pairs, here: Val, start: Val, past: bool) -> None:
 
 
 @as_kernel
-def _inside(b: Builder, sizes: tuple[int, ...]) -> None:
+def _inside(b: Builder, low_size: int, sizes: tuple[int, ...]) -> None:
     """The entries of some parts to their buckets, and where these begin."""
     first, end, parts, buckets, shift, largest = (
         b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "parts", "buckets", "shift", "largest"))
     )
-    begins, low, pos = vectors(b, 6, (8, 4, 8), ("begins", "low", "pos"))
+    begins, low, pos = vectors(b, 6, (8, low_size, 8), ("begins", "low", "pos"))
     room, targets = b.slot(9, "ptr", "room"), vectors(b, 10, sizes, ["target"] * len(sizes))
     places, width = Vector(room, 8), b.named("width", b.binary("shl", b.i64(1), shift))
     place = b.mul(width, 8)
@@ -201,8 +208,8 @@ def _inside(b: Builder, sizes: tuple[int, ...]) -> None:
         row = b.named("row", b.mul(g, width))
         count = b.named("count", b.min(width, b.sub(buckets, row)))
 
-        def own(q: Val, row: Val = row) -> Val:
-            return b.named("own", b.sub(low.number(b, q), row))
+        def own(q: Val) -> Val:
+            return b.named("own", b.and_(low.number(b, q), b.sub(width, 1)))
 
         kernel_memory.clear(b, places.pointer, b.i64(0), count, 8)
         with b.for_(start, stop, "q") as q:

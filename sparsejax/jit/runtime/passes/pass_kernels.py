@@ -123,9 +123,12 @@ def vectors(b: Builder, first: int, sizes: Sequence[int], names: Sequence[str]) 
     return [Vector.in_slot(b, first + k, size, name) for k, (size, name) in enumerate(zip(sizes, names, strict=True))]
 
 
-def pairs_of(b: Builder, first: int, sizes: Sequence[int]) -> list[tuple[Vector, Vector]]:
-    """Columns and where their entries go."""
+def pairs_of(
+    b: Builder, first: int, sizes: Sequence[int], targets: Sequence[int] | None = None
+) -> list[tuple[Vector, Vector]]:
+    """Columns and where their entries go, which have elements of the same size without sizes of `targets`."""
+    both = zip(sizes, targets or sizes, strict=True)
     return [
-        (Vector.in_slot(b, first + 2 * k, size, "source"), Vector.in_slot(b, first + 1 + 2 * k, size, "target"))
-        for k, size in enumerate(sizes)
+        (Vector.in_slot(b, first + 2 * k, size, "source"), Vector.in_slot(b, first + 1 + 2 * k, other, "target"))
+        for k, (size, other) in enumerate(both)
     ]

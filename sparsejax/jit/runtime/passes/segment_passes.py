@@ -366,7 +366,9 @@ class SegmentPasses(Passes):
 
     def folded(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array]:
         crd, vals = np.ascontiguousarray(crd), np.ascontiguousarray(vals)
-        inplace = len(crd) >= MANY and block_by_block.longest(pos) <= ADDED
+        short = vals.dtype.kind not in "fc" or block_by_block.longest(pos) <= ADDED
+        # of few entries, another look at all of them takes longer than memory does
+        inplace = len(crd) >= MANY and (short or (len(crd) >= FAR and duplicates.longest_run(pos, crd) <= ADDED))
         return duplicates.folded(pos, crd, vals, inplace) or Passes.folded(self, pos, crd, vals)
 
     def entered(
