@@ -271,7 +271,9 @@ def _floor_divide(b: Builder, op: str, args: list[Num]) -> Num:
     if x.kind in "iu":
         return _int_divide(b, x, y, floor=True)[0 if op == "floor_divide" else 1]
     zero = _like(b, x.val, 0)
-    rest = _libm(b, "fmod", [x.val, y.val])
+    rest = b.binary(
+        "frem", x.val, y.val
+    )  # LLVM takes `fmod` of an integer and NaN for one that is no NaN, as neither is an infinity
     opposite = b.binary("xor", b.compare("olt", y.val, zero), b.compare("olt", rest, zero))
     exact = b.compare("oeq", rest, zero)
     fix = b.binary("and", b.compare("une", rest, zero), opposite)
