@@ -57,6 +57,18 @@ def _of_one(size: Array, keep: int) -> Flags | None:
     return made if np.count_nonzero(made) == keep else None
 
 
+def beyond(size: Array, keep: int) -> Any:
+    """What so many numbers, fewer than there are, exceed, or are NaN: the next smaller one. None where the least of them equals that, or is NaN. Linear.
+
+    >>> beyond(np.array([3, 1, 4, 2]), 2), beyond(np.array([3, 1, 2, 2]), 2)
+    (np.int64(2), None)
+    """
+    place = len(size) - keep
+    parted = np.partition(size, place)
+    below = np.maximum.reduce(parted[:place])
+    return below if below < parted[place] else None
+
+
 def _lowest(dtype: np.dtype[Any]) -> Any:
     return dtype.type(-np.inf) if dtype.kind == "f" else np.iinfo(dtype).min
 

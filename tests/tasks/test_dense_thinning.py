@@ -61,3 +61,30 @@ def test_no_array_of_all_elements():
     text = str(sj.make_jaxpr(WAYS["keep"])(sj.array(DENSE)))
     assert "sifted" in text
     assert "convert" not in text
+
+
+@pytest.mark.parametrize("choose", ["auto", "passes=numpy", "passes=compiled"])
+@pytest.mark.parametrize("kind", ["f8", "f4", "i1", "i8", "u2", "c16", "?"])
+def test_largest_of_a_whole_small_matrix(kind, choose):
+    """What is past a bound, if a bound tells, else by flags: ties, NaN, infinities, zeros, the least integer."""
+    rng = np.random.default_rng(5)
+    for case in range(20):
+        shape = tuple(rng.integers(1, 12, 2))
+        dense = rng.integers(-3, 4, shape) if case % 2 else rng.normal(size=shape) * 40
+        if kind == "c16":
+            dense = dense + 1j * rng.normal(size=shape).round(1)
+        dense = np.abs(dense).astype(kind) if kind == "u2" else np.asarray(dense).astype(kind)
+        if kind[0] in "fc":
+            dense[rng.random(shape) < 0.1] = [np.nan, np.inf, -np.inf, -0.0][case % 4]
+        if kind == "i1":
+            dense[rng.random(shape) < 0.1] = -128
+        flat = dense.ravel()
+        size = np.abs(flat.astype("i8" if kind[0] in "iu?" else kind)).astype("f8")
+        order = np.argsort(np.where(np.isnan(size), -np.inf, np.where(size == np.inf, -1e300, -size)), kind="stable")
+        for keep in {1, flat.size // 2 or 1, flat.size - 1 or 1, flat.size, flat.size + 3}:
+            expected = np.zeros_like(flat)
+            expected[order[:keep]] = flat[order[:keep]]
+            with sj.config.using(choose=choose):
+                found = sj.prune(sj.array(dense), keep=keep, axis=None)
+            np.testing.assert_array_equal(found.todense(), expected.reshape(shape))
+            assert found.nnz == np.count_nonzero(expected)

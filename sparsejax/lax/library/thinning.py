@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from sparsejax import config
 from sparsejax.formats import convert, entries, ordering, passes
-from sparsejax.formats.distances import differs
+from sparsejax.formats.distances import differs, magnitudes
 from sparsejax.formats.format import Format
+from sparsejax.formats.largest import beyond
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.segments import Array
 from sparsejax.formats.parts import plain
@@ -215,6 +216,11 @@ def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes:
     rows, fill, run = convert.to_dense(x), x.fill_value, passes.over(x.vals.size)
     tol, flags, by_size = 0 if tol is None else tol, None, False
     if keep and mask is None and not np.ndim(tol) and tol == 0 and fill == 0 and 1 in axes:
+        if len(axes) == 2 and keep < x.vals.size < passes.MANY:
+            below = beyond(magnitudes(x.vals), keep)
+            if below is not None:
+                pos, crd, vals = run.sifted(rows, fill, below)
+                return Storage(Format.parse("csr", 2), x.shape, fill, ((), (pos, crd)), vals)
         # what equals the fill is below all others, and goes last
         ends = np.arange(len(rows) + 1) * rows.shape[1] if len(axes) == 1 else np.array([0, rows.size])
         flags, keep, by_size = run.largest(x.vals, ends, keep, True), None, True
