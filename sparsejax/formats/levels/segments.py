@@ -25,6 +25,8 @@ from sparsejax.formats.runs import changes as changes
 
 Buffers = Sequence[Sequence[Array]]
 
+BLOCK = 1 << 14
+"""Entries that are looked at at a time, where what is made of all would be as large as they are."""
 MAX_POSITIONS = 2**38
 """More positions than this are an error at once, rather than an allocation that cannot succeed."""
 
@@ -141,9 +143,11 @@ def grouped(above: Above, keys: Sequence[Array], merge: bool) -> tuple[Array, li
 
 def moved(parent: Array, begins: Array, positions: int) -> Array:
     """The position of every entry, in order, below `positions`: its number, and what all entries of its parent are moved on by."""
-    kind = crd_dtype(positions)
-    made = passes.over(len(parent)).take(begins.astype(kind, copy=False), parent)
-    return np.add(made, np.arange(len(parent), dtype=kind), dtype=kind)
+    made = np.arange(len(parent), dtype=crd_dtype(positions))
+    begins = begins.astype(made.dtype, copy=False)
+    for k in range(0, len(made), BLOCK):
+        made[k : k + BLOCK] += begins.take(parent[k : k + BLOCK])
+    return made
 
 
 def parents_of(above: Above) -> Array:
