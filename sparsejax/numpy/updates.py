@@ -10,7 +10,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,8 @@ class Ref:
     format: Format
     added: tuple[int, ...] = ()
     """The axes of `x` that the array does not have (single bools in the key)."""
+    as_written: bool = False
+    """Whether methods run as they are written: they are the program."""
 
     def get(self) -> Any:
         """`x[key]`."""
@@ -222,7 +224,7 @@ class Ref:
         x = self.x
         if type(x) is not Array or not x.format.is_dense or type(values) not in _ARRAYS or current() is not None:
             return None
-        if self.added:
+        if self.added or self.as_written:
             return None
         key = self.key if type(self.key) is tuple else (self.key,)
         arrays = [k for k in key if type(k) in _ARRAYS and k.dtype.kind in "iu"]
@@ -317,4 +319,4 @@ def _updated(x: Any, values: Any, *rest: Any) -> Any:
     *given, method, named = rest
     arrays = iter(given)
     key = tuple(_ALL if letter == "_" else next(arrays) for letter in named)
-    return getattr(At(x)[key], method)(values)
+    return getattr(replace(At(x)[key], as_written=True), method)(values)

@@ -5,6 +5,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax.core import again
 
 RNG = np.random.default_rng(3)
 KEYS = [
@@ -147,3 +148,24 @@ def test_more_copies_than_there_is_room_for(count):
         with pytest.raises((ValueError, TypeError, MemoryError)) as found:
             function(x, count)
         assert "negative dimensions" not in str(found.value)
+
+
+@pytest.mark.parametrize("method", ["set", "add", "subtract", "multiply", "divide", "min", "max"])
+def test_index_arrays_where_programs_are_not_kept(method):
+    """Where plans are forced, `jit` is off, or another thread learns a call, programs are what they are written as."""
+    x, index, values = sj.array(np.arange(1, 5.0)), np.array([1, 2]), np.array([2.0, 4.0])
+    expected = getattr(x.at[index], method)(values).todense()
+    ways = [
+        sj.config.using(choose="passes=numpy"),
+        sj.config.using(choose="passes=compiled"),
+        sj.config.using(skip={"symbolic_shapes"}),
+        sj.disable_jit(),
+    ]
+    for way in ways:
+        with way:
+            np.testing.assert_array_equal(getattr(x.at[index], method)(values).todense(), expected)
+    again._learning.append(None)
+    try:
+        np.testing.assert_array_equal(getattr(x.at[index], method)(values).todense(), expected)
+    finally:
+        again._learning.pop()
