@@ -244,8 +244,14 @@ def _one(part: Any, extent: int, d: int) -> Any:
 
 
 def _crossed(arrays: dict[int, Any]) -> dict[int, Any]:
-    """The index arrays as vectors, in the order of the axes along which they vary, if several do and none shares or parts another's."""
+    """The index arrays as vectors, in the order of the axes along which they vary, if several do and none shares or parts another's; those of
+    `numpy.ix_` also where some have one number."""
     ndim = max(a.ndim for a in arrays.values())
+    if ndim == len(arrays) > 1 and all(
+        a.ndim == ndim and all(n == 1 for axis, n in enumerate(a.shape) if axis != k)
+        for k, a in enumerate(arrays.values())
+    ):
+        return {d: _vector(a, a.shape) for d, a in arrays.items()}
     axes = {d: [ndim - a.ndim + k for k, n in enumerate(a.shape) if n != 1] for d, a in arrays.items()}
     order = sorted(arrays, key=axes.__getitem__)
     varying = [k for d in order for k in axes[d]]

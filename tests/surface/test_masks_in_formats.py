@@ -8,6 +8,8 @@ import sparsejax as sj
 from sparsejax.lax.library import thinning
 from tests.sweeps.operations import FORMATS
 
+RNG = np.random.default_rng(7)
+
 SPARSE = [form for form in FORMATS if form != "dense"] + ["csf", "dcsc", "(q,q)@(1,0)", "(d,d,d,d)@(0,1,0,1)/(2,2)"]
 CUBES = ["coo", "csf", "(d,c,c)@(0,1,2)", "(c,c,c)@(2,1,0)", "(q,q,q)@(1,2,0)", "(d,q,q)@(2,0,1)", "(c,d,c)@(1,0,2)"]
 
@@ -78,3 +80,16 @@ def test_lines_are_looked_at_in_parts(form, axis, monkeypatch):
                 out[first] = line[first]
             want = np.moveaxis(want, -1, axis) if isinstance(axis, int) else want.reshape(D.shape)
             assert_array_equal(made.todense(), want)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "ell", "dia", "lil", "dense"])
+def test_grids_of_one_row_have_the_format_that_they_are_traced_to_have(form):
+    dense = (RNG.random((5, 6)) < 0.5) * RNG.integers(1, 9, (5, 6))
+    A = sj.array(dense, format=form)
+    for rows in ([1], [0, 2], [], [3, 3, 1]):
+        for columns in ([0], [1, 4, 2], []):
+            key = np.ix_(np.array(rows, int), np.array(columns, int))
+            at_once, traced = A[key], sj.jit(lambda A, key=key: A[key])(A)
+            assert at_once.format == traced.format == sj.eval_shape(lambda A, key=key: A[key], A).format
+            for found in (at_once, traced):
+                np.testing.assert_array_equal(found.todense(), dense[key])
