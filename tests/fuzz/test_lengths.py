@@ -45,4 +45,4 @@ def test_the_check_can_fail(monkeypatch):
     """Rows in blocks take reductions to which entries count that are not stored."""
     blind = types.SimpleNamespace(**{**vars(simplify), "exhaust_stmt": lambda stmt, gone: None})
     monkeypatch.setattr(row_bodies, "simplify", blind)
-    assert any(lengths.check(seed) for seed in (5, 61, 76))
+    assert any(lengths.check(seed) for seed in (44, 102, 122, 235))

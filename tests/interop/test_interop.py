@@ -9,7 +9,8 @@ import sparsejax as sj
 from sparsejax import interop
 from sparsejax.errors import FormatError
 from tests import rotation
-from tests.io.support import NAMED, random_matrix, same_values, sparse_arrays
+from tests.formats.strategies import NAMED
+from tests.io.support import random_matrix, same_values, sparse_arrays
 
 pytestmark = pytest.mark.rotating(8)
 

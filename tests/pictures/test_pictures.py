@@ -13,8 +13,7 @@ import sparsejax.numpy as snp
 from sparsejax.formats import Format, convert
 from sparsejax.pictures import card, html, programs, spy
 from tests import rotation
-from tests.formats.strategies import storages
-from tests.io.support import NAMED
+from tests.formats.strategies import NAMED, storages
 
 GOLDEN = Path(__file__).parent / "golden"
 KILO = 1000
