@@ -65,7 +65,10 @@ def as_storage(
         if shape is not None:
             _check_given(shape, made.shape)
     elif scipy_io.is_scipy(obj):
-        made = scipy_io.from_scipy(obj, copy)
+        form = Format.parse(format, len(obj.shape)) if copy is True and format is not None else None
+        found = None if form is None else scipy_io.viewed(obj, form)
+        viewed = found is not None  # as below
+        made = scipy_io.from_scipy(obj, copy) if found is None else found
         if shape is not None:
             _check_given(shape, made.shape)
     elif isinstance(obj, tuple) and len(obj) == 2 and _is_coords(obj):

@@ -84,6 +84,40 @@ def from_scipy(obj: Any, copy: bool | None = None) -> Storage:
 # ------------------------------------------------------------------------------------------------- csr, csc and bsr
 
 
+def viewed(obj: Any, form: Format) -> Storage | None:
+    """A csr or csc array of two dimensions over SciPy's own memory, which stays writeable: to be converted to another format, and then let go. None for
+    others, for those that have this format, and where entries must be put in order first.
+
+    >>> import scipy.sparse as sp
+    >>> viewed(sp.eye_array(3, format="csr"), Format.parse("csc", 2)).format
+    Format('csr')
+    """
+    name, shape = obj.format, checked_shape(obj.shape)
+    if name not in ("csr", "csc") or len(shape) != 2 or form == Format.parse(name, 2):
+        return None
+    pos, crd, data = (np.asarray(a).view(np.ndarray) for a in (obj.indptr, obj.indices, obj.data))
+    major = 0 if name == "csr" else 1
+    if _admits((pos, crd, data), shape[major]) and len(crd) == len(data) == pos[-1] and data.flags.c_contiguous:
+        found = passes.over(len(crd)).admitted(pos, [crd], [shape[1 - major]], data, False)
+        if found is not None and found[3]:
+            crd = crd.astype(convert.crd_dtype(shape[1 - major]), copy=not crd.flags.c_contiguous)
+            pos = pos.astype(np.int64, copy=not pos.flags.c_contiguous) if found[0] is None else found[0]
+            for array in (pos, crd, data):
+                array.flags.writeable = False  # of the view alone
+            return Storage.of_frozen(Format.parse(name, 2), shape, data.dtype.type(0), ((), (pos, crd)), data)
+    return None
+
+
+def _admits(buffers: tuple[Array, Array, Array], rows: int) -> bool:
+    """Whether `indptr`, `indices` and `data` are such as passes read, which see whether they are sound."""
+    pos, crd, data = buffers
+    if pos.dtype not in SIGNED or crd.dtype not in SIGNED or not pos.ndim == crd.ndim == data.ndim == 1:
+        return False
+    if len(pos) != rows + 1 or not 0 <= int(pos[-1]) <= min(len(crd), len(data)):
+        return False
+    return dtypes.canonical(data.dtype) is data.dtype
+
+
 def _from_compressed(obj: Any, name: str, shape: tuple[int, ...], copy: bool | None) -> Storage:
     major = 0 if name == "csr" else 1
     rows, extent = shape[major], shape[1 - major]
@@ -113,17 +147,10 @@ def _admitted_segments(
 ) -> Storage | None:
     """The storage of `indptr`, `indices` and `data`, borrowed or copied; None where there is something to tell, or to mend in another way."""
     pos, crd, data = _, indices, values = buffers
-    if pos.dtype not in SIGNED or crd.dtype not in SIGNED:
-        return None
-    if not pos.ndim == crd.ndim == data.ndim == 1 or len(pos) != rows + 1:
+    if not _admits(buffers, rows):
         return None
     used, dtype = int(pos[-1]), data.dtype
-    if not used == len(crd) == len(data):
-        if not 0 <= used <= min(len(crd), len(data)):
-            return None
-        crd, data = crd[:used], data[:used]
-    if dtypes.canonical(dtype) is not dtype:
-        return None
+    crd, data = crd[:used], data[:used]
     many = passes.over(used)
     found = many.admitted(pos, [crd], [extent], data, bool(copy))
     if found is None:

@@ -69,7 +69,7 @@ def _of_list(storage: Storage, keys: Sequence[Key], format: Format) -> Storage |
     if format != storage.format or unlisted.rows_format(format) is None:
         return None
     lead, *others = [keys[d] for d in format.order]
-    if isinstance(lead, range) and lead.step == 1 and not any(others):
+    if isinstance(lead, range) and lead.step == 1 and all(key is None for key in others):
         return None
     return unlisted.by_rows(lambda rows: by_levels(rows, keys, (), rows.format), storage)
 
