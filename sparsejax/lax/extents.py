@@ -131,8 +131,8 @@ def coordinates(chosen: Any, dtype: Any = None) -> Any:
 
 
 def is_long(n: Any) -> bool:
-    """Whether it is known that an axis of so many coordinates is a `LONG` one."""
-    return type(n) is int and n > LONG
+    """Whether an axis of so many coordinates is a `LONG` one: of an extent that is not known, a guard."""
+    return bool(n > LONG)
 
 
 def along(n: Any, axis: int, ndim: int) -> Any:

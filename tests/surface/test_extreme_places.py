@@ -104,3 +104,18 @@ def test_places_of_extremes_along_long_axes(axis):
     A = sj.array((np.array([1.0, 2.0, -3.0, -3.0]), tuple(at)), shape=shape, format="coo")
     assert np.array_equal(snp.argmax(A, axis=axis).todense(), [2**39, 1, 0])
     assert np.array_equal(snp.argmin(A, axis=axis).todense(), [0, 0, 0])
+
+
+def test_lines_of_any_length_after_short_ones():
+    """A program for many extents lists no coordinates of a line that is too long for it: it guards what it makes."""
+    rng = np.random.default_rng(0)
+    for extent in (100, 1000, 700, 2**31 - 1, 2**40, 900):
+        rows, columns = np.unique([rng.integers(0, 20, 200), rng.integers(0, extent, 200)], axis=1)
+        values = rng.random(len(rows))
+        A = sj.array((values, (rows, columns)), shape=(20, extent), format="coo")
+        expected = np.zeros(20, np.int64)
+        for row in range(20):
+            here = np.flatnonzero(rows == row)
+            if len(here):
+                expected[row] = columns[here[values[here].argmax()]]
+        np.testing.assert_array_equal(snp.argmax(A, axis=1).todense(), expected)
