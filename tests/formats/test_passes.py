@@ -694,3 +694,22 @@ def test_carried(index, dtype, threads):
             equal(made, dense[to])
             equal(FEW.carried(*given), dense[to])
             assert made.dtype == dense.dtype
+
+
+@pytest.mark.parametrize("choose", ["auto", "passes=numpy", "passes=compiled"])
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_coordinates_narrower_than_those_of_the_array(dtype, choose):
+    """Triplets whose coordinates have fewer bits than the extent: few and many entries, one row and many, by one and two threads."""
+    rng = np.random.default_rng(0)
+    for count, rows in ((100, 1), (5_000, 50), (70_000, 120)):
+        for extent in (2**31, 2**40):
+            row, column = rng.integers(0, rows, count).astype(dtype), rng.integers(0, 100, count).astype(dtype)
+            expected = np.zeros((rows, 100))
+            np.add.at(expected, (row, column), 1)
+            for threads in (1, 2):
+                with config.using(choose=choose, num_threads=threads):
+                    A = sj.array((np.ones(count), (row, column)), shape=(rows, extent), format="csr")
+                    assert A.nnz == np.count_nonzero(expected)
+                    np.testing.assert_array_equal(A[:, :100].todense(), expected)
+                    B = sj.array((np.ones(count), (column, row)), shape=(extent, rows), format="csc")
+                    np.testing.assert_array_equal(B[:100].todense(), expected.T)

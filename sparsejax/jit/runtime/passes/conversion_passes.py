@@ -128,6 +128,8 @@ def _scattered(
     """(pos, columns): entries ordered by the bucket `(key >> shift) % buckets`, and where each bucket begins; `buckets` is a
     power of two, or more than any key. Columns of integers become ones of narrower dtypes, if `kinds` are given."""
     kinds = [column.dtype for column in columns] if kinds is None else kinds
+    # what moves a number cuts it: one that becomes wider is wide before
+    columns = [c.astype(k) if k.itemsize > c.itemsize else c for c, k in zip(columns, kinds, strict=True)]
     key, columns = np.ascontiguousarray(key), [np.ascontiguousarray(column) for column in columns]
     entries, parts = len(key), threads.count() if len(key) >= FAR else 1
     if parts * buckets > SPREAD * entries:
