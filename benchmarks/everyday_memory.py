@@ -1,6 +1,6 @@
 """What operations between products take beside their results: `python -m benchmarks.everyday_memory [--rows 1000000] [--only slices] [--formats csr,coo]`.
 
-The rows are those of `benchmarks.everyday` that select, put together, make and convert, and some `MORE`, of the matrix in each
+The rows are those of `benchmarks.everyday` that select, put together, make and convert, and some `MORE`, of the matrices in each
 of the formats (SciPy's in csr). Each is run once before; then free blocks are given up, the peak
 of the resident set is reset, and it is run again. `temporary` is the peak less what is resident while the result is there; at most the result's
 own size is allowed, and SLACK for what an allocator keeps; of two operations in a row, the result of the first is no temporary memory. SciPy's
@@ -79,7 +79,7 @@ def main() -> None:
     options = parser.parse_args()
     for form in options.formats.split(","):
         ours, theirs = operands(options.rows)
-        ours["A"] = ours["A"].asformat(form)
+        ours |= {name: ours[name].asformat(form) for name in ("A", "B")}
         print(f"{form:18}{'result':>10} {'temporary':>10} {'ratio':>7} {'SciPy':>7}   MiB, of {options.rows} rows")
         for row in (*ROWS, *MORE):
             if row.group in GROUPS and options.only in ("", row.group, row.name) and options.rows <= row.largest:
