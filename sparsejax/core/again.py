@@ -309,17 +309,23 @@ def _told_apart(args: tuple[Any, ...], key: Any, kinds: Any, storages: list[Stor
     return (key, numbers), (kinds, numbers), arrays
 
 
-def _places(note: primitive.Note, args: tuple[Any, ...], result: Array, valued: bool) -> list[int] | None:
-    """Where the operands of an operation are among those of the call, ~k for a number that is argument k, if the operation serves operands of any
-    extents, and is all that the call came to; else None. Python's floats are operands, unless calls are told apart by their values (`valued`)."""
-    if note.family is None or result is not note.results[0] or len(args) < len(note.args):
+def _places(note: primitive.Note, args: tuple[Any, ...], result: Array, valued: bool) -> list[int | Storage] | None:
+    """Where the operands of an operation are among those of the call, ~k for a number that is argument k, or the number itself, which the function brings;
+    if the operation serves operands of any extents, and is all that the call came to; else None. Python's floats are operands, unless calls are told
+    apart by their values (`valued`)."""
+    if note.family is None or result is not note.results[0]:
         return None
     if any(type(a) not in _FIXED for a in args[len(note.args) :]):
         return None
-    made, operands = [], 0
-    for k, (a, given, value) in enumerate(zip(args, note.args, note.values, strict=False)):
+    own = not any(type(a) in _FLOATING for a in args)  # else a number may follow from the value of another
+    made, operands = list[int | Storage](), 0
+    for k, (given, value) in enumerate(zip(note.args, note.values, strict=True)):
+        a = args[k] if k < len(args) else None
+        if own and is_python_scalar(given) and given is not a and (a is None or type(a) in _FIXED):
+            made += [value._storage] if isinstance(value, Array) else []
+            continue
         number = type(a) in _FLOATING
-        if _source(given) is not a or (number and not valued and not isinstance(value, Array)):
+        if a is None or _source(given) is not a or (number and not valued and not isinstance(value, Array)):
             return None
         if type(a) in _FIXED or (number and valued):
             made += [~k] if isinstance(value, Array) else []
@@ -343,8 +349,8 @@ class Served(NamedTuple):
     """What serves operands of any extents."""
 
     family: Any
-    places: list[int] | None
-    """Where its operands are among those of a call, ~k for a number that is argument k; None where they are as they come."""
+    places: list[int | Storage] | None
+    """Where its operands are among those of a call, ~k for a number that is argument k, or a number; None where they are as they come."""
     met: dict[tuple[int, ...], int]
     """How often calls of some extents were served: up to `FEW`."""
 
@@ -353,8 +359,8 @@ class Served(NamedTuple):
         places = self.places
         if places is None:
             return None
-        numbers = {k: _number(args[~k]) for k in places if k < 0}
-        return lambda storages: [storages[k] if k >= 0 else numbers[k] for k in places]
+        known = [k if type(k) is not int or k >= 0 else _number(args[~k]) for k in places]
+        return lambda storages: [storages[k] if type(k) is int else k for k in known]  # type: ignore[misc]
 
     def road(self, args: tuple[Any, ...], operands: int, recent: dict[Any, Any]) -> Road:
         """The shortest way for calls like this one."""
@@ -444,7 +450,7 @@ def _planned(served: Served, storages: list[Storage], args: tuple[Any, ...]) -> 
     plan = found[0].cache["plan"]
     if len(plan.out_avals) != 1 or found[0].consts:
         return None
-    numbers = [(n, storages[n]) for n, k in enumerate(places or ()) if k < 0]
+    numbers = [(n, storages[n]) for n, k in enumerate(places or ()) if type(k) is not int or k < 0]
     return _run(plan.kernel, plan.out_avals[0], numbers)
 
 

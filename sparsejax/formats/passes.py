@@ -19,6 +19,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     picked     pos, index                   -> where the segments of `index` begin, and `pos` of these side by side
     copied     start, pos, columns          -> columns of the segments that begin at `start`, side by side
     within     pos, crd, range, columns     -> pos, crd and columns of the entries whose coordinate is in a range, renumbered
+    below      pos, crd, k                  -> how many entries up to coordinate r + k the segments before r have
     mapped     pos, crd, listed, extent, vals -> the same for coordinates that a list names, in its order, if it names none twice
     named      pos, crd, listed, extent, columns -> the same for coordinates that a list names, in its order, as often as it names them
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
@@ -226,6 +227,15 @@ class Passes:
         made = made.astype(crd_dtype(len(chosen)), copy=False)
         return before(inside)[pos - first], made, [column[number] for column in columns]
 
+    def below(self, pos: Array, crd: Array, k: int) -> Array:
+        """How many entries up to coordinate r + k the segments before each r have, and all of them; `pos` begins at 0.
+
+        >>> Passes().below(np.array([0, 2, 3]), np.array([0, 4, 2]), 0)
+        array([0, 1, 1])
+        """
+        ends = np.arange(k, k + len(pos) - 1).repeat(pos[1:] - pos[:-1])
+        return before(crd <= ends)[pos]
+
     def mapped(
         self, pos: Array, crd: Array, listed: Array, extent: int, vals: Array
     ) -> tuple[Array, Array, Array] | None:
@@ -235,21 +245,7 @@ class Passes:
         >>> Passes().mapped(np.array([0, 2]), np.array([0, 2]), np.array([2, 0]), 3, np.array([5, 6]))
         (array([0, 2]), array([0, 1], dtype=int32), array([6, 5]))
         """
-        table = np.full(extent, -1, crd_dtype(len(listed)))
-        places = np.arange(len(listed), dtype=table.dtype)
-        table[listed] = places
-        if (table[listed] != places).any():
-            return None
-        first, end = int(pos[0]), int(pos[-1])
-        place = table[crd[first:end]]
-        inside = place >= 0
-        number = inside.nonzero()[0]
-        made, crd, vals = before(inside)[pos - first], place[number], vals[first:end][number]
-        if (listed[1:] > listed[:-1]).all():
-            return made, crd, vals
-        key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * len(listed) + crd
-        order = key.argsort(kind="stable")
-        return made, crd[order], vals[order]
+        return searches.mapped(pos, crd, listed, extent, vals)
 
     def named(
         self, pos: Array, crd: Array, listed: Array, extent: int, columns: Sequence[Array]
@@ -552,7 +548,7 @@ class Learning(Passes):
 
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied"),
-        *("within", "mapped", "named", "located", "carried", "lined", "turned"),
+        *("within", "below", "mapped", "named", "located", "carried", "lined", "turned"),
         *("met", "placed", "sifted", "largest", "admitted", "interleaved", "regrouped"),
         *("chosen", "flagged", "distant", "tidied", "folded", "bucketed", "entered"),
         *("woven", "foremost"),

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsejax.formats.runs import before, crd_dtype
+
 Array = NDArray[Any]
 
 FEW, LOOKED = 4096, 8
@@ -55,3 +57,22 @@ def bisected(low: Array, end: Array, crd: Array, wanted: Array) -> Array:
     here = low < end
     here[here] = crd[low[here]] == wanted[here]
     return np.where(here, low, -1)
+
+
+def mapped(pos: Array, crd: Array, listed: Array, extent: int, vals: Array) -> tuple[Array, Array, Array] | None:
+    """`Passes.mapped`, by a table of the places that every coordinate below `extent` has in the list."""
+    table = np.full(extent, -1, crd_dtype(len(listed)))
+    places = np.arange(len(listed), dtype=table.dtype)
+    table[listed] = places
+    if (table[listed] != places).any():
+        return None
+    first, end = int(pos[0]), int(pos[-1])
+    place = table[crd[first:end]]
+    inside = place >= 0
+    number = inside.nonzero()[0]
+    made, crd, vals = before(inside)[pos - first], place[number], vals[first:end][number]
+    if (listed[1:] > listed[:-1]).all():
+        return made, crd, vals
+    key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * len(listed) + crd
+    order = key.argsort(kind="stable")
+    return made, crd[order], vals[order]

@@ -49,6 +49,15 @@ def once(typing: Callable[..., Aval]) -> Callable[..., Aval]:
     return known
 
 
+def alike(aval: Aval) -> Aval:
+    """A type of other extents of which the same formats follow, in operations on arrays of one shape: one for all extents beyond 1 up to
+    `infer_formats.DENSE_ROOT_LIMIT`, one for all larger ones. Blocks divide extents: types that have them stay as they are."""
+    if aval.format.blocked:
+        return aval
+    limit = infer_formats.DENSE_ROOT_LIMIT
+    return aval.at(tuple([n if n < 2 else 2 if n <= limit else limit + 1 for n in aval.shape]))
+
+
 def infer(
     notation: Callable[..., cin.Definition],
     avals: Sequence[Aval],

@@ -22,6 +22,7 @@ from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.jit.runtime.system import result_memory
 from sparsejax.lax.elementwise import primitives, where_p
 from sparsejax.lax.library import thinning
+from sparsejax.lax.typing_rules import alike
 
 _SCALAR = Format(())
 _COUNT = Aval((), np.dtype(np.int64), _SCALAR, 0)
@@ -389,10 +390,10 @@ def updated(
     else:
         columns = [np.array([chosen.start]) for chosen in ranges]
     if add:
-        aval = _added(x.aval)
+        aval = _added(alike(x.aval)).at(shape)
         result = written.added(x._storage, columns, values.reshape(-1), aval.format)
         return None if result is None else made(result, aval)
-    aval = _written(x.aval)
+    aval = _written(alike(x.aval)).at(shape)
     box = not vectors and all(chosen.step > 0 for chosen in ranges)
     along = [d for d, chosen in enumerate(ranges) if len(chosen) > 1] if box else None
     return made(written.written(x._storage, columns, values.reshape(-1), aval.format, along), aval)

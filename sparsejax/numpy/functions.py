@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsejax import dtypes
 from sparsejax.core.again import again
-from sparsejax.core.array import Array
+from sparsejax.core.array import Array, made
 from sparsejax.core.primitive import asarray as _asarray
 from sparsejax.core.symbolic import SymbolicDim
 from sparsejax.core.trace import Tracer, current
@@ -17,6 +17,7 @@ from sparsejax.formats import Format, convert, passes
 from sparsejax.formats.ordering import CROWDED
 from sparsejax.formats.parts import diagonals
 from sparsejax.formats.parts.lines import sifted
+from sparsejax.formats.parts.triangles import triangle
 from sparsejax.lax import extents as sizes
 from sparsejax.lax.contract import contract, tensordot
 from sparsejax.lax.elementwise import aval_of as _aval_of
@@ -48,12 +49,17 @@ def _part(name: str, x: Any, k: int, lower: bool) -> Any:
     k = _integer(k, "k")
     if x.ndim == 1:  # a row of each
         x = broadcast_to(x, (x.shape[0], x.shape[0]))
-    if type(x) is Array and current() is None and _has_few_entries(x):
-        return Array(
-            sifted(
-                x._storage, lambda coords: (coords[-1] - coords[-2] <= k) if lower else (coords[-1] - coords[-2] >= k)
+    if type(x) is Array and current() is None:
+        if _has_few_entries(x):
+            return Array(
+                sifted(
+                    x._storage,
+                    lambda coords: (coords[-1] - coords[-2] <= k) if lower else (coords[-1] - coords[-2] >= k),
+                )
             )
-        )
+        found = triangle(x._storage, k, lower)
+        if found is not None:
+            return made(found, x._aval.strong())
     few = type(x) is Array and len(x._storage.vals) < passes.MANY  # which two more operations would be noticed beside
     if not (few or x.format.is_dense or x.format.blocked or x.fill_value):
         order, last = x.format.order, x.ndim - 1

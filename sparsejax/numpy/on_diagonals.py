@@ -1,28 +1,21 @@
 """`setdiag`: other values on a diagonal of a matrix.
 
-all places are stored                      a copy of the values, over the same pattern
-rows that list columns, or columns, rows   where(the diagonal, values there, x), one kernel
-other formats, and under `jit`             x.at[rows, rows + k].set(values)
+formats in which places are searched   the values are written between the entries, or over them: `formats/parts/written`
+others, and under `jit`                x.at[rows, rows + k].set(values)
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from sparsejax.core.array import Array, made
-from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import span
 from sparsejax.core.trace import current
-from sparsejax.formats import Format
-from sparsejax.formats.levels.compressed import Compressed
-from sparsejax.formats.parts import located, unlisted
-from sparsejax.formats.passes import crd_dtype
-from sparsejax.formats.storage import Storage
-from sparsejax.lax.elementwise import convert_element_type, where
+from sparsejax.formats.parts import located, written
+from sparsejax.lax.elementwise import convert_element_type
 from sparsejax.lax.extents import coordinates
 from sparsejax.lax.structural import integer
 from sparsejax.numpy.updates import At, numbers
@@ -65,31 +58,10 @@ def _numbers_of(values: Any, given: Array, dtype: np.dtype[Any]) -> Any:
 
 
 def _diagonal_written(x: Array, vals: Any, k: int) -> Array | None:
-    """A matrix that lists the columns of its rows, or the rows of its columns, with `vals`, of its dtype, on the k-th diagonal; None for others."""
-    storage, form, count = x._storage, x._aval.format, len(vals)
-    if unlisted.listed_rows(form) is None or type(form.levels[1]) is not Compressed:
+    """A matrix in whose storage places are searched with `vals`, of its dtype, on the k-th diagonal; None for others."""
+    storage, form = x._storage, x._aval.format
+    if not located.searched(form):
         return None
-    starts = max(0, -k), max(0, k)
-    places = np.arange(count)
-    found = located.positions(storage, [places + start for start in starts])
-    if found is not None and (not count or found.min() >= 0):
-        made_vals = storage.vals.copy()
-        made_vals[found] = vals
-        return made(storage.with_values(made_vals, storage.fill_value), x._aval.strong())
-    mask = (_small_diagonal if count <= SMALL else _diagonal)(form, x.shape, k)
-    there = made(mask._storage.with_values(np.array(vals), x.dtype.type(0)), Aval(x.shape, x.dtype, form))
-    return where(mask, there, x)
-
-
-def _diagonal(form: Format, shape: tuple[int, ...], k: int) -> Array:
-    """True on the k-th diagonal, as a matrix that lists the columns of its rows, or the rows of its columns."""
-    (outer, inner), starts = form.order, (max(0, -k), max(0, k))
-    count = max(0, min(shape[0] - starts[0], shape[1] - starts[1]))
-    pos = np.minimum(np.maximum(np.arange(shape[outer] + 1) - starts[outer], 0), count)
-    crd = (np.arange(count) + starts[inner]).astype(crd_dtype(shape[inner]))
-    return Array(Storage(form, shape, np.False_, ((), (pos, crd)), np.ones(count, bool)))
-
-
-SMALL = 4096
-"""Entries of the largest diagonals that are kept, with what is known of them."""
-_small_diagonal = functools.lru_cache(maxsize=64)(_diagonal)
+    places = np.arange(len(vals))
+    columns = [places + max(0, -k), places + max(0, k)]
+    return made(written.written(storage, columns, vals, form, (0,)), x._aval.strong())

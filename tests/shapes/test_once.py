@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import sparsejax as sj
-from sparsejax.core import primitive
+import sparsejax.numpy as snp
+from sparsejax.core import again, primitive
 from sparsejax.core.array import Array
 from sparsejax.core.symbolic import Span, span
 from sparsejax.formats import ingest
 from sparsejax.jit.graph import resize
+from sparsejax.jit.ir import infer_formats
 from sparsejax.jit.ir.bounded import Bounded, bound
 from sparsejax.jit.runtime import shapes
 
@@ -139,3 +141,36 @@ def test_buckets_of_other_coordinates_are_apart():
     assert not shapes._is_near(255, 65535, 8)
     assert shapes._is_near(255, 255, 5)
     assert not shapes._is_near(bound(2**31 - 1), bound(2**31), 31)
+
+
+@pytest.mark.parametrize("name", ["deg2rad", "rad2deg"])
+@pytest.mark.parametrize("form", ["csr", "dense"])
+def test_a_number_of_the_function_is_brought(name, form, monkeypatch):
+    """What multiplies by a number of its own serves operands of any extents; the function does not run again."""
+    function, wanted = getattr(snp, name), getattr(np, name)
+    values = [np.arange(1.0, n + 1) * np.eye(n) for n in range(3, 12)]
+    for value in values[:4]:
+        function(sj.array(value, format=form))
+    monkeypatch.setattr(again, "_learning", _Refusing())
+    for value in values[4:]:
+        np.testing.assert_allclose(function(sj.array(value, format=form)).todense(), wanted(value), rtol=1e-15)
+
+
+class _Refusing(list):
+    def append(self, value):
+        pytest.fail("the function ran again")
+
+
+@pytest.mark.parametrize("method", ["set", "add"])
+@pytest.mark.parametrize("form", ["csr", "coo", "dcsr"])
+def test_updates_of_new_shapes_infer_nothing(form, method, monkeypatch):
+    """The format of what is written to is found for one shape."""
+    arrays = [sj.array(np.eye(n, n + 3), format=form) for n in range(4, 12)]
+    getattr(arrays[0].at[1, 2], method)(3.0)
+    monkeypatch.setattr(infer_formats, "infer", lambda *args: pytest.fail("a format was inferred"))
+    for x in arrays[1:]:
+        made = getattr(x.at[np.array([1, 0]), np.array([2, 2])], method)(3.0)
+        wanted = np.eye(*x.shape)
+        wanted[[1, 0], [2, 2]] = 3.0
+        np.testing.assert_array_equal(made.todense(), wanted)
+        assert made.format == x.format

@@ -74,6 +74,7 @@ def triangle(shape: tuple[int, int], k: int, lower: bool) -> Storage:
     """
     n, m = shape
     segments.check_size(n, "the rows of a triangle")
+    k = min(max(k, -n), m)
     ends = np.clip(np.arange(n, dtype=np.int64) + k + (1 if lower else 0), 0, m)
     start, stop = (np.zeros_like(ends), ends) if lower else (ends, np.full_like(ends, m))
     there = stop > start

@@ -113,12 +113,25 @@ def copied(b: Builder, first: Val, end: Val, start: Vector, pos: Vector, moves: 
 
 def counted(b: Builder, lengths: Lengths, pos: Vector, of: Callable[[Val], Val]) -> None:
     """What the entries of every segment count, added up."""
+    _counted(b, lengths, pos, lambda r: of)
 
+
+def counted_below(b: Builder, lengths: Lengths, pos: Vector, crd: Vector, k: Val) -> None:
+    """How many coordinates of every segment r are r + k at most."""
+
+    def of(r: Val) -> Callable[[Val], Val]:
+        end = b.named("end", b.add(r, k))
+        return lambda p: b.convert("zext", b.compare("sle", crd.number(b, p), end), "i64")
+
+    _counted(b, lengths, pos, of)
+
+
+def _counted(b: Builder, lengths: Lengths, pos: Vector, of: Callable[[Val], Callable[[Val], Val]]) -> None:
     def length(r: Val) -> Val:
-        total = b.var("sum", b.i64(0))
+        total, counts = b.var("sum", b.i64(0)), of(r)
         b.set(total, b.i64(0))
         with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
-            b.increment(total, of(p))
+            b.increment(total, counts(p))
         return b.get(total)
 
     lengths.put(b, length)

@@ -143,6 +143,11 @@ class SegmentPasses(Passes):
             return made, out[:found].copy(), [column[:found].copy() for column in moved]
         return made, out[:found], [column[:found] for column in moved]
 
+    def below(self, pos: Array, crd: Array, k: int) -> Array:
+        made, crd = empty(len(pos), INT64), np.ascontiguousarray(crd)
+        _lengths(_counted_below, (crd.itemsize,), made, _rows(pos), pos, crd, k)
+        return made
+
     def mapped(
         self, pos: Array, crd: Array, listed: Array, extent: int, vals: Array
     ) -> tuple[Array, Array, Array] | None:
@@ -482,6 +487,12 @@ def _counted_within(b: Builder, size: int, steps: bool, alone: bool) -> None:
     counting, (pos, crd) = _counting(b, alone), vectors(b, 4, (8, size), ("pos", "crd"))
     bounds = _bounds(b, 6, steps)
     segment_loops.counted(b, counting, pos, lambda p: segment_loops.inside(b, crd.number(b, p), *bounds))
+
+
+@as_kernel
+def _counted_below(b: Builder, size: int, alone: bool) -> None:
+    counting, (pos, crd) = _counting(b, alone), vectors(b, 4, (8, size), ("pos", "crd"))
+    segment_loops.counted_below(b, counting, pos, crd, b.slot(6, "i64", "k"))
 
 
 @as_kernel
