@@ -36,7 +36,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     entered    row, column, vals, extents   -> pos, crd and vals of the rows that these entries in any order have, each place once
     lined      extents, offsets, lines      -> pos, crd and vals of the matrix with these vectors on its diagonals
     met        pos, crd, start, step, vals  -> the segments r that have coordinate start + r * step, and the values there
-    woven      pos, crd, vals, places, new  -> pos, crd and vals with an entry for every place
+    woven      pos, crds, vals, places, new -> pos, crds and vals with an entry for every place
     admitted   pos, columns, extents, vals  -> copies of what is inside, and whether coordinates increase in every segment
     largest    numbers, pos, keep           -> which are among the largest of their segment
     foremost   a matrix, keep               -> pos, crd and vals of the largest elements of its rows
@@ -63,6 +63,7 @@ from sparsejax.formats.runs import crd_dtype as crd_dtype
 
 Array = NDArray[Any]
 Chosen = tuple[Array, list[Array]]
+Woven = tuple[Array, list[Array], Array, Array, Array]
 Thinner = Callable[[Array, Sequence[Array], Sequence[Array]], Chosen | None]
 
 MANY = 4096
@@ -524,17 +525,17 @@ class Passes:
         return (pos, crd, moved) if distinct else self.folded(pos, crd, moved)
 
     def woven(
-        self, pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
-    ) -> tuple[Array, Array, Array, Array, Array]:
-        """(pos, crd, vals, at, here): with entries at the places (row, column), in order and each once, whose values are `new` where none was stored,
-        or, to `replace`, everywhere; where these entries are, and whether they were `here`. Where all were, vectors are given back as they are,
-        and nothing is replaced. `pos` begins at 0, and coordinates increase in every segment.
+        self, pos: Array, crds: Sequence[Array], vals: Array, places: Sequence[Array], new: Array, replace: bool
+    ) -> Woven:
+        """(pos, crds, vals, at, here): with entries at `places`, segments and then coordinates, in order and each once, whose values are `new` where none
+        was stored, or, to `replace`, everywhere; where these entries are, and whether they were `here`. Where all were, vectors are given back as they
+        are, and nothing is replaced. `pos` begins at 0, and coordinates increase in every segment, by one column or by several.
 
-        >>> given = np.array([0, 1, 2]), np.array([1, 0]), np.array([5, 6]), np.array([0, 1]), np.array([0, 0]), np.array([7, 8])
-        >>> [a.tolist() for a in Passes().woven(*given, replace=True)]
-        [[0, 2, 3], [0, 1, 0], [7, 5, 8], [0, 2], [False, True]]
+        >>> given = np.array([0, 1]), [np.array([1])], np.array([5]), [np.array([0])] * 2, np.array([7])
+        >>> [a.tolist() for a in Passes().woven(*given, replace=True)[2:]]
+        [[7, 5], [0], [False]]
         """
-        return woven.woven(pos, crd, vals, row, column, new, replace)
+        return woven.woven(pos, crds, vals, places, new, replace)
 
     def foremost(self, matrix: Array, keep: int) -> tuple[Array, Array, Array, bool] | None:
         """(pos, crd, vals) of the `keep` elements of largest absolute value in each row, of equal ones the first, NaN before all numbers, and whether one of

@@ -1,4 +1,5 @@
-"""Segments with an entry for every one of some places, in NumPy.
+"""Segments with an entry for every one of some places, in NumPy. Entries of a segment are in the order of one column of coordinates, or of several, the
+first one first.
 
 before:  pos 0 1 2, crd 1 0, vals 5 6, new at (0, 0) and (1, 0): 7 8
 after:   pos 0 2 3, crd 0 1 0, vals 7 5 8
@@ -6,6 +7,7 @@ after:   pos 0 2 3, crd 0 1 0, vals 7 5 8
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,31 +17,47 @@ Array = NDArray[Any]
 
 
 def woven(
-    pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
-) -> tuple[Array, Array, Array, Array, Array]:
+    pos: Array, crds: Sequence[Array], vals: Array, places: Sequence[Array], new: Array, replace: bool
+) -> tuple[Array, list[Array], Array, Array, Array]:
     """See `passes`."""
+    row, *columns = places
     low, high = pos[row], pos[row + 1]
     stop = high
     for _ in range(int((high - low).max(initial=0)).bit_length()):
         half = (low + high) >> 1
         inside = half < high
-        behind = crd.take(half, mode="clip") < column
+        behind = _before(crds, half, columns)
         behind &= inside
         low, high = np.where(behind, half + 1, low), np.where(behind, high, half)
     here = low < stop
-    if len(crd):
-        here &= crd.take(low, mode="clip") == column
+    if len(vals):
+        for crd, column in zip(crds, columns, strict=True):
+            here &= crd.take(low, mode="clip") == column
     if here.all():
-        return pos, crd, vals, low, here
+        return pos, list(crds), vals, low, here
     fresh = ~here
-    grown, values = (np.empty(len(crd) + int(fresh.sum()), a.dtype) for a in (crd, vals))
+    more = int(fresh.sum())
     at = low + np.cumsum(fresh) - fresh
-    kept = np.ones(len(grown), bool)
+    kept = np.ones(len(vals) + more, bool)
     kept[at[fresh]] = False
-    for made, old, given in ((grown, crd, column), (values, vals, new)):
+    grown = []
+    for old, given in ((vals, new), *zip(crds, columns, strict=True)):
+        made = np.empty(len(kept), old.dtype)
         made[kept] = old
         made[at[fresh]] = given[fresh]
+        grown.append(made)
+    values, *grown = grown
     if replace:
         values[at] = new
     ends = pos + np.bincount(row[fresh] + 1, minlength=len(pos)).cumsum()
     return ends.astype(pos.dtype, copy=False), grown, values, at, here
+
+
+def _before(crds: Sequence[Array], number: Array, columns: Sequence[Array]) -> Array:
+    """Whether the entries of these numbers come before the places, by the first coordinate in which they differ."""
+    made: Array = np.zeros(len(number), bool)
+    for crd, column in zip(reversed(crds), reversed(columns), strict=True):
+        own = crd.take(number, mode="clip") if len(crd) else column
+        made &= own == column
+        made |= own < column
+    return made

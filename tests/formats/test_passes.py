@@ -656,20 +656,26 @@ def test_interleaved_segments_go_where_they_are_wanted(seed):
 @pytest.mark.parametrize(("index", "dtype"), [("i4", "f8"), ("i8", "c16"), ("i4", "?"), ("i8", "u2")])
 @pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
 def test_woven(density, index, dtype, replace):
+    """By one coordinate, and by several, of which the first ones may be equal."""
     rng = np.random.default_rng([int(10 * density), np.dtype(dtype).itemsize])
-    for rows, extent in ((1, 1), (7, 30), (60, 9)):
-        mask = rng.random((rows, extent)) < density
-        pos, crd = np.append(0, np.cumsum(mask.sum(axis=1))), np.nonzero(mask)[1].astype(index)
-        vals = rng.integers(0, 9, len(crd)).astype(dtype)
+    for rows, *extents in ((1, 1), (7, 30), (60, 9), (1, 5, 7), (4, 3, 9), (9, 2, 2, 5)):
+        mask = rng.random((rows, *extents)) < density
+        pos = np.append(0, np.cumsum(mask.reshape(rows, -1).sum(axis=1)))
+        crds = [c.astype(index) for c in np.nonzero(mask)[1:]]
+        vals = rng.integers(0, 9, len(crds[0])).astype(dtype)
         for share in (0.0, 0.1, 0.7, 1.0):
-            row, column = np.nonzero(rng.random((rows, extent)) < share)
-            new = rng.integers(0, 9, len(row)).astype(dtype)
-            given = pos, crd, vals, row, column, new, replace
+            places = np.nonzero(rng.random(mask.shape) < share)
+            new = rng.integers(0, 9, len(places[0])).astype(dtype)
+            given = pos, crds, vals, places, new, replace
             made, wanted = MANY.woven(*given), FEW.woven(*given)
-            for ours, theirs in zip(made, wanted, strict=True):
+            for ours, theirs in zip((made[0], *made[1], *made[2:]), (wanted[0], *wanted[1], *wanted[2:]), strict=True):
                 equal(ours, theirs)
                 assert ours.dtype == theirs.dtype
-            assert (made[2] is vals) == (wanted[2] is vals) == bool(mask[row, column].all())
+            assert (made[2] is vals) == (wanted[2] is vals) == bool(mask[places].all())
+            both = mask.copy()
+            both[places] = True
+            for ours, theirs in zip(made[1], np.nonzero(both)[1:], strict=True):
+                equal(ours, theirs.astype(index))
 
 
 @pytest.mark.parametrize(("index", "dtype"), [("i4", "f8"), ("i8", "c16"), ("i4", "?"), ("i8", "u2"), ("i4", "f4")])

@@ -1,7 +1,7 @@
 """Values written at places of a stored array.
 
 all places are stored             a copy of the values, over the same pattern
-some are not, of rows in lists    the new entries are put between the others
+some are not, of lists            the new entries are put between the others, level by level (`inserted`)
 else                              entries of both, in order, of which the last at each place stays
 
 Values that are added are summed by places first, floating-point numbers in double precision; places that are not stored hold the fill.
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsejax.formats import convert, ordering, passes
+from sparsejax.formats import convert, ordering
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
-from sparsejax.formats.parts import located, plain, unlisted
+from sparsejax.formats.parts import inserted, located, plain, unlisted
 from sparsejax.formats.passes import Array
 from sparsejax.formats.storage import Storage
 
@@ -26,7 +26,7 @@ def written(
     storage: Storage, columns: Sequence[Array], vals: Array, format: Format, along: Sequence[int] | None = None
 ) -> Storage:
     """The array in `format` with `vals`, of its dtype, at the coordinates `columns`, one vector of int64 for every dimension; of several at
-    one place, the last. O(places) searches and a copy of the buffers where rows list their columns or all places are stored; else linear
+    one place, the last. O(places) searches and a copy of the buffers where levels list coordinates (`inserted`) or all places are stored; else linear
     in the entries with a large factor. Places that are in a box, each once, come with the dimensions `along` which they increase, outermost first.
 
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("csr", 2), 0.0)
@@ -34,22 +34,19 @@ def written(
     array([[0., 5.],
            [7., 8.]])
     """
-    if format == storage.format and storage.ndim == 2:
-        made = unlisted.by_rows(lambda rows: written(rows, columns, vals, rows.format, along), storage)
-        if made is not None:
-            return made
-    listed = unlisted.listed_rows(format) if format == storage.format else None
     if format == storage.format and located.searched(format):
         if len(vals) == 1:
             place = [int(column[0]) for column in columns]
             at = located.position(storage, place)
-            if at < 0 and listed is not None:
-                return _inserted(storage, place, vals)
+            if at < 0 and inserted.lists(format):
+                if unlisted.listed_rows(format) is not None:
+                    return _inserted(storage, place, vals)
+                return inserted.merged(storage, columns, vals, add=False)
             here = np.array([at])
-        elif listed is not None and math.prod(storage.shape) < 2**63:
-            in_order = along is not None and [d for d in listed if d in along] == list(along)
-            places = (columns, vals) if in_order else _last(columns, vals, storage, listed)
-            return _merged(storage, *places, add=False)
+        elif inserted.lists(format):
+            in_order = along is not None and [d for d in format.order if d in along] == list(along)
+            places = (columns, vals) if in_order else _last(columns, vals, storage, format.order)
+            return inserted.merged(storage, *places, add=False)
         else:
             found = located.positions(storage, columns)
             here = np.array([-1]) if found is None else found
@@ -81,20 +78,17 @@ def added(storage: Storage, columns: Sequence[Array], vals: Array, format: Forma
     array([[0., 5.],
            [8., 4.]])
     """
-    if math.prod(storage.shape) >= 2**63:
-        return None
-    if format == storage.format and storage.ndim == 2:
-        made = unlisted.by_rows(lambda rows: added(rows, columns, vals, rows.format), storage)
+    lists = format == storage.format and inserted.lists(format)
+    if not lists:
+        if math.prod(storage.shape) >= 2**63:
+            return None
+        made = plain.by_plain(lambda rows: added(rows, columns, vals, rows.format), format, storage)
         if made is not None:
             return made
-    made = plain.by_plain(lambda rows: added(rows, columns, vals, rows.format), format, storage)
-    if made is not None:
-        return made
-    listed = unlisted.listed_rows(format) if format == storage.format else None
-    order = tuple(range(storage.ndim)) if listed is None else listed
+    order = format.order if lists else tuple(range(storage.ndim))
     columns, vals = _summed(columns, vals, storage, order)
-    if listed is not None and located.searched(format):
-        return _merged(storage, columns, vals, add=True)
+    if lists:
+        return inserted.merged(storage, columns, vals, add=True)
     found = located.located(storage, columns)
     if found is None:
         return None
@@ -106,10 +100,14 @@ def added(storage: Storage, columns: Sequence[Array], vals: Array, format: Forma
 
 def _numbers(columns: Sequence[Array], storage: Storage, order: Sequence[int]) -> tuple[Array, Array | None]:
     """The numbers of places, outermost dimension of `order` first, and the stable order in which they increase; None: as they are."""
-    number = columns[order[0]].astype(np.int64)
-    for d in order[1:]:
-        number *= storage.shape[d]
-        number += columns[d]
+    if math.prod(storage.shape) >= 2**63:  # ranks are numbers too
+        _, number = np.unique(np.stack([columns[d] for d in order]), axis=1, return_inverse=True)
+        number = number.reshape(-1)
+    else:
+        number = columns[order[0]].astype(np.int64)
+        for d in order[1:]:
+            number *= storage.shape[d]
+            number += columns[d]
     if len(number) < 2 or (number[1:] >= number[:-1]).all():
         return number, None
     sort = number.argsort(kind="stable")
@@ -143,24 +141,6 @@ def _summed(
     wide = {"f": np.float64, "c": np.complex128}.get(vals.dtype.kind, vals.dtype)
     sums = np.add.reduceat(vals.astype(wide, copy=False), first)
     return [column[first] for column in columns], sums.astype(vals.dtype, copy=False)
-
-
-def _merged(storage: Storage, columns: Sequence[Array], vals: Array, add: bool) -> Storage:
-    """Values written or added at places in order, each once, of a matrix that lists the columns of its rows. Linear in its buffers, plus a
-    binary search per place."""
-    row, column = (columns[d] for d in storage.format.order)
-    pos, crd = storage.buffers[1]
-    old, fill = storage.vals, storage.fill_value
-    new = (fill + vals).astype(vals.dtype, copy=False) if add and fill != 0 else vals
-    ends, grown, made, at, here = passes.over(len(crd)).woven(pos, crd, old, row, column, new, not add)
-    if made is old:
-        made = old.copy()
-        made[at] = old[at] + vals if add else vals
-        return storage.with_values(made, fill)
-    if add and here.any():
-        there = at[here]
-        made[there] += vals[here]
-    return Storage(storage.format, storage.shape, fill, ((), (ends, grown)), made)
 
 
 def _inserted(storage: Storage, place: Sequence[int], vals: Array) -> Storage:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsejax.formats.admission import Admitted
 from sparsejax.formats.distances import magnitudes
-from sparsejax.formats.passes import MANY, Array, Passes, Thinner, crd_dtype
+from sparsejax.formats.passes import MANY, Array, Passes, Thinner, Woven, crd_dtype
 from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
@@ -388,9 +388,9 @@ class SegmentPasses(Passes):
         return super().entered(row, column, vals, rows, extent)
 
     def woven(
-        self, pos: Array, crd: Array, vals: Array, row: Array, column: Array, new: Array, replace: bool
-    ) -> tuple[Array, Array, Array, Array, Array]:
-        return insertions.woven(pos, crd, vals, row, column, new, replace)
+        self, pos: Array, crds: Sequence[Array], vals: Array, places: Sequence[Array], new: Array, replace: bool
+    ) -> Woven:
+        return insertions.woven(pos, crds, vals, places, new, replace)
 
 
 def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: Array) -> tuple[Array, Array]:
