@@ -288,9 +288,10 @@ class ArrayBase:
         it is. See `sparsejax.prune`. O(stored entries)."""
         return surface["eliminate_zeros"](self)
 
-    def sum_duplicates(self) -> Self:
-        """The array itself: duplicates are summed when arrays are made."""
-        return self
+    def sum_duplicates(self) -> Self | Array:
+        """The array with each coordinate once at most: itself, but in formats with repeated entries (`n`), as duplicates are summed when arrays are made."""
+        form = self.format.distinct
+        return self if form is self.format else self.asformat(form)
 
     def sort_indices(self) -> Self:
         """The array itself: entries are always sorted."""

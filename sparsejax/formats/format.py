@@ -160,6 +160,17 @@ class Format:
         return self.full and not self.blocked
 
     @cached_property
+    def distinct(self) -> Format:
+        """The format in which no coordinate repeats: compressed levels in place of those with repeats.
+
+        >>> Format.parse("(d,n)", 2).distinct
+        Format('csr')
+        """
+        if all(level.unique for level in self.levels):
+            return self
+        return Format([level if level.unique else Compressed() for level in self.levels], self.order, self.blocks)
+
+    @cached_property
     def packed(self) -> bool:
         """Whether entry k is at position k, always: no position is unused, and none holds several entries (see `pads`)."""
         return all(level.compact and not level.shared for level in self.levels)

@@ -17,7 +17,7 @@ from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import convert_element_type, elementwise, real, where
 from sparsejax.lax.extents import number
 from sparsejax.lax.linear import sample
-from sparsejax.lax.structural import entries, normal_axes, pattern, refill, reshape
+from sparsejax.lax.structural import distinct, entries, normal_axes, pattern, refill, reshape
 
 OPERATORS = {
     "sum": "add",
@@ -92,7 +92,7 @@ def _reduce(kind: str, x: Any, axes: tuple[int, ...], dtype: np.dtype[Any], coun
     fill = x.fill_value.item()
     stored = reduce_p.bind(refill(x, identity), kind=kind, axes=axes, dtype=dtype)
     if len(axes) == x.ndim:
-        stored_count = entries(x)
+        stored_count = entries(distinct(x))
     else:
         ones = sample(asarray(np.int64(1)), x)  # read where they are counted, not stored
         stored_count = reduce_p.bind(ones, kind="sum", axes=axes, dtype=np.dtype(np.int64))

@@ -483,9 +483,15 @@ pattern_p = Primitive(
 )
 
 
+def distinct(x: Any) -> Array:
+    """`x` with each coordinate once at most, for functions that are not sums of what they make of entries: those that repeat are summed."""
+    form = x.format.distinct
+    return x if form is x.format else convert_format(x, form)
+
+
 def pattern(x: Any, dtype: Any = np.float64) -> Array:
-    """One for every stored entry of `x`, over fill 0. O(stored entries)."""
-    return pattern_p.bind(asarray(x), dtype=np.dtype(dtype))
+    """One wherever an entry of `x` is stored, over fill 0. O(stored entries)."""
+    return pattern_p.bind(distinct(asarray(x)), dtype=np.dtype(dtype))
 
 
 def _entries_call(x: Storage, out_aval: Aval) -> Storage:
@@ -505,5 +511,5 @@ entries_p = Primitive(
 
 
 def entries(x: Any) -> Any:
-    """The number of stored entries of `x`, as an array of no dimensions. O(1), but for runs, bands and bitmaps: O(positions)."""
+    """The number of stored entries of `x`, of those that repeat each, as an array of no dimensions. O(1), but for runs, bands and bitmaps: O(positions)."""
     return entries_p.bind(asarray(x))

@@ -22,7 +22,7 @@ from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.contract import contract
 from sparsejax.lax.indexing import select
 from sparsejax.lax.rules.batching import moved, spread
-from sparsejax.lax.structural import integer, normal_axis
+from sparsejax.lax.structural import distinct, integer, normal_axis
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
@@ -194,7 +194,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     axis, k = normal_axis(axis, x.ndim), integer(k, "k")
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(f"k={k} of top_k must be from 0 to the extent {x.shape[axis]} of axis {axis}")
-    x = moved(x, axis, x.ndim - 1)
+    x = distinct(moved(x, axis, x.ndim - 1))
     indices = top_k_indices_p.bind(x, k=k)
     values = take_along_last_p.bind(x, indices)
     return moved(values, x.ndim - 1, axis), moved(indices, x.ndim - 1, axis)

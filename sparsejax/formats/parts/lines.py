@@ -238,7 +238,7 @@ def first_extreme(storage: Storage, kind: str) -> int:
     size, fill = math.prod(storage.shape), storage.fill_value
     if storage.format.is_dense:
         return int(find(convert.to_dense(storage)))
-    if not storage.packed:
+    if not storage.packed or storage.format.distinct is not storage.format:
         storage = distinct(storage)
     vals = storage.vals
     absent = len(vals) < size

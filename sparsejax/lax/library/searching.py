@@ -19,7 +19,7 @@ from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import elementwise, where
 from sparsejax.lax.library.calls import on_arrays, stored
 from sparsejax.lax.rules.batching import faithful, moved, spread
-from sparsejax.lax.structural import convert_format, densely, pattern, refill, reshape
+from sparsejax.lax.structural import convert_format, densely, distinct, pattern, refill, reshape
 
 INT: np.dtype[Any] = np.dtype(np.int64)
 
@@ -80,7 +80,7 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
     if v.format.is_dense or not isinstance(a, Array):
         return searchsorted_p.bind(a, densely(v, "searchsorted"), side=side)
     fill = int(np.searchsorted(convert.to_dense(a.storage), v.fill_value, side))  # type: ignore[call-overload]
-    return refill(searchsorted_p.bind(a, v, side=side), fill)
+    return refill(searchsorted_p.bind(a, distinct(v), side=side), fill)
 
 
 look_up_p: Primitive = Primitive(
@@ -103,7 +103,7 @@ def look_up(table: Array, places: Any) -> Any:
     Array({1: 7.},
           shape=(3,), dtype=float64, format=coo, nnz=1, density=0.333, bytes=28, fill_value=5.0)
     """
-    return refill(look_up_p.bind(table, places), convert.to_dense(table.storage)[places.fill_value])
+    return refill(look_up_p.bind(table, distinct(places)), convert.to_dense(table.storage)[places.fill_value])
 
 
 # -------------------------------------------------------------------------------------------------------------- isin
@@ -151,7 +151,7 @@ def isin(x: Any, test: Any, invert: bool = False) -> Any:
     >>> isin(np.array([0, 1, 2]), np.array([2, 0]))
     Array([ True, False,  True], dtype=bool)
     """
-    x, test = asarray(x), asarray(test)
+    x, test = distinct(asarray(x)), asarray(test)
     flat = convert_format(reshape(test, (test.size,)), "dense")
     made = isin_p.bind(x, flat)
     if not x.format.is_dense:

@@ -21,7 +21,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.lax import typing_rules as rules
 from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise
 from sparsejax.lax.rules.batching import aligned, element
-from sparsejax.lax.structural import convert_format
+from sparsejax.lax.structural import convert_format, distinct
 
 
 def _ufunc(op: str) -> Any:
@@ -99,6 +99,8 @@ def special(op: str, *args: Any) -> Any:
     values = [convert_element_type(x, dtype) for x in args]
     if len(values) > 1:
         values = [convert_format(x, "dense") for x in values]
+    else:
+        values = [distinct(values[0])]
     return special_p.bind(*values, op=op, dtype=dtype)
 
 
