@@ -24,6 +24,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     named      pos, crd, listed, extent, columns -> the same for coordinates that a list names, in its order, as often as it names them
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
     carried    pos, crd, vals, pos, crd     -> the values at the entries of other segments, 0 where theirs have none
+    rotated    pos, crd, vals, cut, extent  -> crd and vals with another coordinate as the first one of every segment
     strung     vectors, shifts              -> one behind the other, a number added to each
     interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
@@ -56,8 +57,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsejax import config
-from sparsejax.formats import admission, largest, lined, recurrences, searches, woven
+from sparsejax.formats import admission, largest, searches
 from sparsejax.formats.distances import differs, magnitudes
+from sparsejax.formats.in_numpy import crossed, lined, recurrences, rotated, woven
 from sparsejax.formats.runs import added, before, changes, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
@@ -301,6 +303,14 @@ class Passes:
         made[here[there]] = vals[there]
         return made
 
+    def rotated(self, pos: Array, crd: Array, vals: Array, cut: int, extent: int) -> tuple[Array, Array]:
+        """(crd, vals) with coordinate `cut` of `extent` as the first one, and those before it behind the others; ordered in every segment as before.
+
+        >>> Passes().rotated(np.array([0, 2, 3]), np.array([0, 2, 1]), np.array([5, 6, 7]), 1, 3)
+        (array([1, 2, 0]), array([6, 5, 7]))
+        """
+        return rotated.rotated(pos, crd, vals, cut, extent)
+
     def recurred(self, x: Array, b: Array, begins: Array) -> Array:
         """y[k] = b[k] + x[k] * y[k - 1], where y[k - 1] counts as 0 at every k at which a segment `begins`.
 
@@ -417,18 +427,7 @@ class Passes:
         >>> Passes().crossed(eye, eye, 2, (4, 4), multiplied=True)[2]
         array([25., 30., 30., 36.])
         """
-        (pos, crd, vals), (pos2, crd2, vals2) = one, other
-        count, count2 = np.diff(pos), np.diff(pos2)
-        m, lengths = len(count2), np.outer(count, count2).ravel()
-        row = np.repeat(np.arange(len(lengths)), lengths)
-        place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        i, j = row // max(1, m), row % max(1, m)
-        p, q = pos[i] + place // np.maximum(1, count2[j]), pos2[j] + place % np.maximum(1, count2[j])
-        column = crd[p].astype(np.int64) * width + crd2[q]
-        left, right = vals[p], vals2[q]
-        with np.errstate(all="ignore"):
-            values = (left * right,) if multiplied else (left, right)
-        return row.astype(crd_dtype(extents[0])), column.astype(crd_dtype(extents[1])), *values
+        return crossed.crossed(one, other, width, extents, multiplied)
 
     def regrouped(self, columns: Sequence[Array], old: Sequence[int], new: Sequence[int]) -> list[Array]:
         """Coordinates under extents `new` of places that have coordinates `columns` under `old`, in row-major order; fewer than 2^63 places.
@@ -549,7 +548,7 @@ class Learning(Passes):
 
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied"),
-        *("within", "below", "mapped", "named", "located", "carried", "lined", "turned"),
+        *("within", "below", "mapped", "named", "located", "carried", "rotated", "lined", "turned"),
         *("met", "placed", "sifted", "largest", "admitted", "interleaved", "regrouped"),
         *("chosen", "flagged", "distant", "tidied", "folded", "bucketed", "entered"),
         *("woven", "foremost"),

@@ -109,6 +109,10 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
         made = plain.by_plain(lambda *rows: concatenate(rows, axis, rows[0].format), format, *storages)
         if made is not None:
             return made
+    else:
+        made = joined.listed(storages, axis, format)
+        if made is not None:
+            return made
     shape = list(first.shape)
     shape[axis] = sum(s.shape[axis] for s in storages)
     sparse = [convert.convert(s, Format.parse("coo", s.ndim)) if s.format.is_dense else s for s in storages]

@@ -13,6 +13,7 @@ from sparsejax.core.primitive import asarray
 from sparsejax.core.trace import Tracer, current
 from sparsejax.errors import TracerArrayConversionError
 from sparsejax.formats import Format, convert
+from sparsejax.formats.parts import moved
 from sparsejax.lax.extents import along
 from sparsejax.lax.indexing import concatenate
 from sparsejax.lax.structural import (
@@ -46,7 +47,12 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Array:
         return found
     for places, place in zip(shifts.tolist(), axes.tolist(), strict=True):
         cut = -places % max(1, x.shape[place])
-        if cut:
+        if not cut:
+            continue
+        made = at_once.along(x, place, moved.rolled, cut)
+        if made is not None:
+            x = made
+        else:
             front = (slice(None),) * place
             x = concatenate([getitem(x, (*front, slice(cut, None))), getitem(x, (*front, slice(cut)))], place)
     return x
@@ -80,9 +86,18 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Array:
 
 def _repeated(x: Any, count: int, place: int) -> Any:
     found = at_once.moved(x, np.repeat, count, place)
-    if found is None and _short(x, x.shape[place] * count) and _listed(x, place):
+    if found is None and count > 1:
+        found = at_once.along(x, place, moved.repeated, count)
+    listed = 0 if _is_outermost(x, place) else x.shape[place] * count
+    if found is None and _short(x, listed) and _listed(x, place):
         return take(x, np.repeat(np.arange(x.shape[place]), count), place)
     return _spread(x, [(1, count) if d == place else (1, 1) for d in range(x.ndim)]) if found is None else found
+
+
+def _is_outermost(x: Any, place: int) -> bool:
+    """Whether a dense level stores an axis above all others: a result has as many segments as a list of its coordinates has numbers."""
+    form = x.format
+    return not form.blocked and bool(form.levels[0].full) and form.order[0] == place
 
 
 MANY = 1 << 17

@@ -300,6 +300,17 @@ def part(x: Array, keys: Sequence[Any], axes: tuple[int, ...]) -> Array:
     return made(result, aval)
 
 
+def along(x: Any, axis: int, move: Callable[[Storage, int, int], Storage | None], number: int) -> Array | None:
+    """What `move` (of `formats.parts.moved`) makes of a sparse array, an axis and a number; None for dense arrays, under `jit`, and where it gives None."""
+    if type(x) is not Array or x.format.is_dense or current() is not None:
+        return None
+    result = move(x._storage, axis, number)
+    if result is None:
+        return None
+    aval = x.aval
+    return made(result, Aval(result.shape, aval.dtype, aval.format, aval.fill_value))
+
+
 _left: dict[tuple[int, tuple[int, ...]], Aval] = {}
 """A type of what is left of arrays, by the number of their structure and the axes that are gone."""
 

@@ -17,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsejax.formats import passes
+from sparsejax.formats import convert, passes
+from sparsejax.formats.format import Format
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.parts import located, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
@@ -87,6 +90,36 @@ def _interleaved(storages: Sequence[Storage], axis: int) -> Storage:
     return Storage(first.format, shape, first.fill_value, (*first.buffers[:-1], (pos, crd)), vals)
 
 
+def listed(storages: Sequence[Storage], axis: int, format: Format) -> Storage | None:
+    """Matrices of several formats, one dtype and fill, one behind the other, as the list of all coordinates that `format` is: what lists the columns of rows
+    is read in place, others are converted to that. None for other formats, and more rows than entries.
+
+    >>> from sparsejax.formats import Format, convert
+    >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
+    >>> listed([A, convert.convert(A, Format.parse("csc", 2))], 1, Format.parse("coo", 2)).buffers
+    ((array([0, 4]), array([0, 0, 1, 1], dtype=int32)), (array([0, 2, 1, 3], dtype=int32),))
+    """
+    form, shape = unlisted.rows_format(format), _shape(storages, axis)
+    count = sum(len(s.vals) for s in storages)
+    if form is None or len(shape) != 2 or shape[format.order[0]] > max(passes.MANY, count):
+        return None
+    known: dict[int, Storage] = {}
+    for s in storages:
+        if id(s) not in known:
+            known[id(s)] = _as_rows(s, form)
+    made = joined([known[id(s)] for s in storages], axis)
+    known.clear()
+    return None if made is None else unlisted.as_list(made, format)
+
+
+def _as_rows(storage: Storage, form: Format) -> Storage:
+    """A matrix as rows in `form`, a dense level above one of coordinates."""
+    rows = unlisted.as_rows(storage)
+    if rows is None or rows.format != form:
+        rows = convert.convert(storage, Format((Dense(), Compressed()), form.order))
+    return rows if rows.format == form else Storage(form, rows.shape, rows.fill_value, rows.buffers, rows.vals)
+
+
 def surrounded(storage: Storage, widths: Sequence[tuple[int, int]]) -> Storage | None:
     """The array with as many coordinates before and after those of each dimension, nothing stored there. O(rows of an outermost dense level), and
     linear in the coordinates of dimensions that get some before; other buffers are shared. None where a dense level below others grows.
@@ -124,33 +157,52 @@ def surrounded(storage: Storage, widths: Sequence[tuple[int, int]]) -> Storage |
 
 def gridded(rows: Sequence[Sequence[Storage]]) -> Storage | None:
     """Matrices of one format, dtype and fill, in rows of equal heights, as one matrix: every entry is written once, to where it stays. None where
-    their format is not one whose rows are counted and whose columns are listed in order, or shapes do not fit.
+    their format lists neither the columns of all rows (or the reverse, of columns of equal widths) nor all coordinates, in order, or shapes do not fit.
 
     >>> from sparsejax.formats import Format, convert
     >>> A = convert.from_dense(np.eye(2), Format.parse("csr", 2), 0.0)
     >>> gridded([[A, A], [A, A]]).buffers[1]
     (array([0, 2, 4, 6, 8]), array([0, 2, 1, 3, 0, 2, 1, 3], dtype=int32))
     """
+    form = rows[0][0].format
+    if unlisted.rows_format(form) is not None:
+        known = {id(s): unlisted.as_rows(s) for row in rows for s in row}
+        if any(read is None for read in known.values()):
+            return None
+        made = gridded([[read for s in row if (read := known[id(s)])] for row in rows])
+        return None if made is None else unlisted.as_list(made, form)
+    dims = unlisted.listed_rows(form)
+    if dims is None:
+        return None
+    if dims == (1, 0):
+        if len({len(row) for row in rows}) > 1:
+            return None
+        rows = list(zip(*rows, strict=True))
+    outer, inner = dims
+    widths = {sum(s.shape[inner] for s in row) for row in rows}
+    if len(widths) > 1 or any(s.shape[outer] != row[0].shape[outer] for row in rows for s in row):
+        return None
+    return _gridded(rows, outer, inner, widths.pop())
+
+
+def _gridded(rows: Sequence[Sequence[Storage]], outer: int, inner: int, width: int) -> Storage:
+    """As `gridded`, of matrices whose rows are along dimension `outer`, and list coordinates of `inner`."""
     first = rows[0][0]
-    widths = {sum(s.shape[1] for s in row) for row in rows}
-    if unlisted.listed_rows(first.format) != (0, 1) or len(widths) > 1:
-        return None
-    if any(s.shape[0] != row[0].shape[0] for row in rows for s in row):
-        return None
-    shape = sum(row[0].shape[0] for row in rows), widths.pop()
-    kind, entries = crd_dtype(shape[1]), sum(len(s.vals) for row in rows for s in row)
-    many = passes.over(max(entries, shape[0]))
-    pos, crd, vals = np.zeros(shape[0] + 1, np.int64), np.empty(entries, kind), np.empty(entries, first.dtype)
+    shape = [width, width]
+    shape[outer] = sum(row[0].shape[outer] for row in rows)
+    kind, entries = crd_dtype(width), sum(len(s.vals) for row in rows for s in row)
+    many = passes.over(max(entries, shape[outer]))
+    pos, crd, vals = np.zeros(shape[outer] + 1, np.int64), np.empty(entries, kind), np.empty(entries, first.dtype)
     at = begin = 0
     for row in rows:
         segments = [(s.buffers[1][0], s.buffers[1][1].astype(kind, copy=False), s.vals) for s in row]
-        starts = [0, *accumulate(s.shape[1] for s in row)]
-        count, height = sum(len(s.vals) for s in row), row[0].shape[0]
+        starts = [0, *accumulate(s.shape[inner] for s in row)]
+        count, height = sum(len(s.vals) for s in row), row[0].shape[outer]
         out = crd[begin : begin + count], vals[begin : begin + count]
         own, _, _ = many.interleaved(segments, starts[:-1], out)
         np.add(own[1:], begin, out=pos[at + 1 : at + height + 1])
         at, begin = at + height, begin + count
-    return Storage(first.format, shape, first.fill_value, ((), (pos, crd)), vals)
+    return Storage(first.format, tuple(shape), first.fill_value, ((), (pos, crd)), vals)
 
 
 def _alone(storages: Sequence[Storage]) -> int | None:

@@ -205,6 +205,12 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
                 )
                 crd, more = _part(crd, begin, end), [_part(c, begin, end) for c in more]
             kept = Kept(begin, end)
+        elif kept.stop - kept.first == 1 and kept.listed is None and _consecutive([keys[d] for d in dims]):
+            begin, end = _between(crd, int(pos[kept.first]), int(pos[kept.stop]), keys[lead])
+            if listed and begin == end:
+                return None
+            crd, more = _renumbered(crd, begin, end, keys[lead]), [_part(c, begin, end) for c in more]
+            pos, kept = _frozen(np.array([0, end - begin])), Kept(begin, end)
         else:
             columns: list[Array] = [crd, *more, vals if stop == last else np.arange(len(crd))]
             if kept.listed is None:
@@ -255,6 +261,30 @@ def _part(buffer: Array, first: int, stop: int) -> Array:
         return buffer
     whole = buffer.base if isinstance(buffer.base, np.ndarray) else buffer
     return made if SHARED * made.nbytes >= whole.nbytes else made.copy()
+
+
+def _consecutive(keys: Sequence[Key]) -> bool:
+    """Whether of the dimensions of a run consecutive coordinates of the first are kept, and all of the others."""
+    lead, *others = keys
+    return isinstance(lead, range) and lead.step == 1 and all(key is None for key in others)
+
+
+def _between(crd: Array, first: int, end: int, chosen: Key) -> tuple[int, int]:
+    """Where the coordinates in a range of step 1 are among those from `first` to `end`, which increase."""
+    assert isinstance(chosen, range)
+    inner = crd[first:end]  # limits of another dtype would be compared with a copy
+    ends = np.minimum((chosen.start, max(chosen.start, chosen.stop)), np.iinfo(inner.dtype).max).astype(inner.dtype)
+    begin, stop = inner.searchsorted(ends).tolist()
+    return first + begin, first + stop
+
+
+def _renumbered(crd: Array, begin: int, end: int, chosen: Key) -> Array:
+    """The coordinates from `begin` to `end` by their places in a range of step 1."""
+    assert isinstance(chosen, range)
+    kind = crd_dtype(len(chosen))
+    if not chosen.start and kind == crd.dtype:
+        return _part(crd, begin, end)
+    return _frozen(np.subtract(crd[begin:end], chosen.start, dtype=crd.dtype).astype(kind, copy=False))
 
 
 def _below(kept: Kept, key: Key, extent: int) -> Kept:
@@ -309,9 +339,7 @@ def _masked(pos: Array, columns: list[Array], keys: Sequence[Key]) -> tuple[Arra
     first, end = int(pos[0]), int(pos[-1])
     lead = keys[0]
     if isinstance(lead, range) and lead.step == 1 and len(pos) == 2:  # sorted by it
-        inner = columns[0][first:end]  # limits of another dtype would be compared with a copy
-        ends = np.minimum((lead.start, max(lead.start, lead.stop)), np.iinfo(inner.dtype).max).astype(inner.dtype)
-        first, end = (first + int(k) for k in inner.searchsorted(ends))
+        first, end = _between(columns[0], first, end, lead)
         pos = np.array([first, end])
     columns = [column[first:end] for column in columns]
     inside: Array | None = None

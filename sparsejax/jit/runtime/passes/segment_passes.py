@@ -23,11 +23,13 @@ from sparsejax.jit.runtime.passes import (
     entry_tests,
     flagged_values,
     insertions,
+    lined_diagonals,
     long_segments,
     mapped_segments,
     named_segments,
     packed_entries,
     partitions,
+    rotated_segments,
     segment_loops,
 )
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
@@ -53,8 +55,6 @@ SEARCHED = 4
 """As many entries that are moved take as long as one that is searched."""
 HEAPED = 64
 """The largest numbers of segments that a heap finds sooner than partitions do: with 100 they take as long (rows of 1,000)."""
-DIAGONALS = 8
-"""Diagonals up to which a kernel has code for each."""
 
 
 class SegmentPasses(Passes):
@@ -216,6 +216,9 @@ class SegmentPasses(Passes):
     def carried(self, pos: Array, crd: Array, vals: Array, to_pos: Array, to_crd: Array) -> Array:
         return carried_entries.carried((pos, crd, vals), (to_pos, to_crd), _rows(to_pos))
 
+    def rotated(self, pos: Array, crd: Array, vals: Array, cut: int, extent: int) -> tuple[Array, Array]:
+        return rotated_segments.rotated(pos, crd, vals, cut, extent, _rows(pos))
+
     def placed(self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
         places = len(wanted)
         whole = np.ascontiguousarray
@@ -252,22 +255,9 @@ class SegmentPasses(Passes):
     def lined(
         self, extents: tuple[int, int], offsets: Sequence[int], lines: Sequence[Array] | None
     ) -> tuple[Array, Array, Array | None]:
-        if not 0 < len(offsets) <= DIAGONALS:
+        if not 0 < len(offsets) <= lined_diagonals.MOST:
             return super().lined(extents, offsets, lines)
-        rows, extent = extents
-        ends = [(max(0, -k), min(rows, extent - k)) for k in offsets]
-        entries = sum(max(0, end - first) for first, end in ends)
-        low = min(rows, max(first for first, _ in ends))
-        high = max(low, min(end for _, end in ends))
-        pos, crd = empty(rows + 1, INT64), empty(entries, crd_dtype(extent))
-        vals, steady, kept = None, (False,) * len(offsets), []
-        if lines is not None:
-            vals = empty(entries, lines[0].dtype)
-            kept = [np.ascontiguousarray(line) for line in lines]
-            steady = tuple([line.size == 1 for line in kept])
-        kernel = _lined(steady, crd.itemsize, 0 if vals is None else vals.itemsize)
-        run(kernel, rows, extent, low, high, pos, crd, 0 if vals is None else vals, *offsets, *kept)
-        return pos, crd, vals
+        return lined_diagonals.lined(extents, offsets, lines)
 
     def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
         count = sum(map(len, columns))
@@ -535,17 +525,6 @@ def _placed(b: Builder, size: int, parent_size: int, wanted_size: int, number_si
         return b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
 
     segment_loops.met(b, first, end, where, pos, crd, number, count, pairs_of(b, 8, (vals_size,)))
-
-
-@as_kernel
-def _lined(b: Builder, steady: tuple[bool, ...], crd_size: int, val_size: int) -> None:
-    rows, extent, low, high = (b.slot(k, "i64", name) for k, name in enumerate(("rows", "extent", "low", "high")))
-    pos, crd, vals = vectors(b, 4, (8, crd_size, val_size or 8), ("pos", "crd", "vals"))
-    offsets = [b.slot(7 + k, "i64", "offset") for k in range(len(steady))]
-    lines = [
-        (Vector.in_slot(b, 7 + len(steady) + k, val_size, "line"), same) for k, same in enumerate(steady) if val_size
-    ]
-    segment_loops.lined(b, (rows, extent), (low, high), offsets, lines, (pos, crd, vals))
 
 
 @as_kernel

@@ -1,0 +1,1 @@
+"""Passes in NumPy that take more than a few lines: see `formats.passes`."""

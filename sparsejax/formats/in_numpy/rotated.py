@@ -1,0 +1,26 @@
+"""Segments whose coordinates begin elsewhere, in NumPy.
+
+before:  pos 0 2 3, crd 0 2 1, vals 5 6 7, coordinate 1 of 3 as the first
+after:   pos 0 2 3, crd 1 2 0, vals 6 5 7
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def rotated(pos: Array, crd: Array, vals: Array, cut: int, extent: int) -> tuple[Array, Array]:
+    """See `passes`."""
+    before = crd < cut
+    made = crd - crd.dtype.type(cut)
+    made[before] += crd.dtype.type(extent)
+    key = np.arange(len(pos) - 1).repeat(pos[1:] - pos[:-1])
+    key *= 2
+    key += before
+    order = key.argsort(kind="stable")
+    return made[order], vals[order]

@@ -1,0 +1,116 @@
+"""Entries moved along an axis: the last ones to the front, and each several times.
+
+csr   rolled along columns      pos as it is; in every segment, the coordinates behind a cut, then those before it
+      repeated along columns    pos times so many; every coordinate and its successors, every value as often
+      rolled along rows         the rows behind a cut, then those before it
+coo   along columns             the same, of runs of equal rows
+
+Other formats are read as rows, and become what they were.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from sparsejax.formats import passes, runs
+from sparsejax.formats.format import Format
+from sparsejax.formats.levels import segments
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.coordinate import Coordinate
+from sparsejax.formats.parts import joined, located, plain, taken
+from sparsejax.formats.passes import Array, crd_dtype
+from sparsejax.formats.storage import Storage
+
+SEVERAL = 16
+"""Copies of an entry up to which each is written by a pass of its own over all entries."""
+
+
+def rolled(storage: Storage, axis: int, cut: int) -> Storage | None:
+    """The array with coordinate `cut` of an axis, none of its ends, as the first one, and those before it behind the others. Linear in the buffers. None
+    where levels between others store the axis, or it has few entries in other levels than dense, compressed and coordinate ones.
+
+    >>> from sparsejax.formats import convert
+    >>> A = convert.from_dense(np.array([[5.0, 0.0, 6.0]]), Format.parse("csr", 2), 0.0)
+    >>> convert.to_dense(rolled(A, 1, 1))
+    array([[0., 6., 5.]])
+    """
+    form = storage.format
+    if _innermost(form, axis):
+        first, _ = form.runs[-1]
+        pos = _segments(storage)
+        *lead, crd = [level[-1] for level in storage.buffers[first:]]
+        many = passes.over(max(len(crd), len(pos)))
+        crd, vals = many.rotated(pos, crd, storage.vals, cut, storage.shape[axis])
+        return _with_last(storage, storage.shape, storage.buffers[first][0], [*lead, crd], vals)
+    if located.searched(form) and form.order[0] == axis:
+        parts = []
+        for rows in (range(cut, storage.shape[axis]), range(cut)):
+            part = taken.by_levels(storage, [rows if d == axis else None for d in range(storage.ndim)], (), form)
+            if part is None:
+                return None
+            parts.append(part)
+        return joined.joined(parts, axis)
+    return plain.by_plain(lambda rows: rolled(rows, axis, cut), form, storage)
+
+
+def repeated(storage: Storage, axis: int, count: int) -> Storage | None:
+    """The array with every coordinate of an axis `count` times, one or more. Linear in the buffers of the result. None where the last level does not list
+    the coordinates of that axis, or they would not fit in 64 bits.
+
+    >>> from sparsejax.formats import convert
+    >>> A = convert.from_dense(np.array([[5.0, 0.0, 6.0]]), Format.parse("csr", 2), 0.0)
+    >>> convert.to_dense(repeated(A, 1, 2))
+    array([[5., 5., 0., 0., 6., 6.]])
+    """
+    form, extent = storage.format, storage.shape[axis] * count
+    if not _innermost(form, axis) or extent >= 2**63:
+        return None
+    first, _ = form.runs[-1]
+    pos, *_ = storage.buffers[first]
+    *lead, crd = [level[-1] for level in storage.buffers[first:]]
+    segments.check_size(len(crd) * count, "a repeated array")
+    made = np.empty((len(crd), count), crd_dtype(extent))
+    np.multiply(crd, count, out=made[:, 0], dtype=made.dtype, casting="unsafe")
+    if count <= SEVERAL:
+        for k in range(1, count):
+            np.add(made[:, 0], k, out=made[:, k])
+    else:
+        np.add(made[:, :1], np.arange(1, count, dtype=made.dtype), out=made[:, 1:])
+    shape = tuple([extent if d == axis else n for d, n in enumerate(storage.shape)])
+    columns = [*(column.repeat(count) for column in lead), made.reshape(-1)]
+    return _with_last(storage, shape, pos * count, columns, storage.vals.repeat(count))
+
+
+@functools.lru_cache(maxsize=1024)
+def _innermost(form: Format, axis: int) -> bool:
+    """Whether the last level lists the coordinates of an axis, in order and each once, one for every position."""
+    if form.blocked or not form.ndim or form.order[-1] != axis:
+        return False
+    first, _ = form.runs[-1]
+    return all(isinstance(level, Compressed | Coordinate) and level.unique for level in form.levels[first:])
+
+
+def _segments(storage: Storage) -> Array:
+    """Where the segments of the last level begin, and where the last one ends: entries that are alike in all other coordinates."""
+    first, _ = storage.format.runs[-1]
+    (pos, *_), *others = storage.buffers[first:]
+    if not others:
+        return pos
+    lead = [level[-1] for level in storage.buffers[first:-1]]
+    fresh = runs.changes(lead)
+    fresh[pos[:-1][pos[:-1] < len(fresh)]] = True
+    count = int(np.count_nonzero(fresh))
+    made = np.empty(count + 1, np.int64)
+    made[:-1] = fresh.nonzero()[0]
+    made[-1] = len(fresh)
+    return made
+
+
+def _with_last(storage: Storage, shape: tuple[int, ...], pos: Array, columns: list[Array], vals: Array) -> Storage:
+    """The array with other buffers in the last run of levels."""
+    first, _ = storage.format.runs[-1]
+    crd, *more = columns
+    buffers = (*storage.buffers[:first], (pos, crd), *((column,) for column in more))
+    return Storage(storage.format, shape, storage.fill_value, buffers, vals)

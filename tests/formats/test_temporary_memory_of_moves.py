@@ -1,0 +1,59 @@
+"""What moving entries, and putting matrices together, takes beside the result: at most as much as that, in every format of the lists."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+import sparsejax.numpy as snp
+from tests.formats.test_temporary_memory import SLACK, beside
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+
+ROWS = 200_000
+MOVES = {
+    "roll along rows": lambda A, B: snp.roll(A, 5, axis=0),
+    "roll along columns": lambda A, B: snp.roll(A, ROWS // 2, axis=1),
+    "roll along both": lambda A, B: snp.roll(A, (5, -7), axis=(0, 1)),
+    "repeat along rows": lambda A, B: snp.repeat(A, 2, axis=0),
+    "repeat along columns": lambda A, B: snp.repeat(A, 2, axis=1),
+    "repeat many times": lambda A, B: snp.repeat(A, 20, axis=1),
+    "block": lambda A, B: snp.block([[A, B], [B, A]]),
+    "below a csr matrix": lambda A, B: snp.vstack([B.asformat("csr"), A]),
+    "beside a coo matrix": lambda A, B: snp.hstack([A, B.asformat("coo")]),
+}
+
+
+def matrix(form, seed):
+    rng = np.random.default_rng(seed)
+    columns = rng.integers(0, ROWS, 5 * ROWS)
+    return sj.array((rng.random(len(columns)), (np.arange(ROWS).repeat(5), columns)), shape=(ROWS, ROWS), format=form)
+
+
+def check(run):
+    with sj.config.using(free_memory=0, num_threads=1):
+        taken, size = beside(run)
+    assert taken <= size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
+
+
+@pytest.mark.rotating(6)
+@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("form", ["coo", "csr", "csc", "dcsr"])
+def test_moves_take_no_more_than_the_result(form, name):
+    if (form, name) == ("dcsr", "block"):
+        pytest.skip("blocks of hypersparse rows are joined pair by pair")
+    A, B = matrix(form, 0), matrix("csr" if " matrix" in name else form, 1)
+    check(lambda: MOVES[name](A, B))
+
+
+MIXED = ("csr", "coo", "csc", "ell", "dia")
+
+
+@pytest.mark.rotating(6)
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("one", "other"), [(a, b) for a in MIXED for b in MIXED if a != b])
+def test_matrices_of_two_formats_are_joined_in_no_more_than_the_result(one, other, axis):
+    A = sj.diags([1.0, 2.0, 3.0, 4.0, 5.0], [-2, -1, 0, 1, 2], shape=(ROWS, ROWS))
+    A, B = A.asformat(one), A.asformat(other)
+    check(lambda: snp.concatenate([A, B], axis))
