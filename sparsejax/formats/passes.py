@@ -536,9 +536,9 @@ class Passes:
         """
         return woven.woven(pos, crds, vals, places, new, replace)
 
-    def foremost(self, matrix: Array, keep: int) -> tuple[Array, Array, Array, bool] | None:
-        """(pos, crd, vals) of the `keep` elements of largest absolute value in each row, of equal ones the first, NaN before all numbers, and whether one of
-        these is 0; None where that is no work for this pass."""
+    def foremost(self, matrix: Array, keep: int, whole: bool = False) -> tuple[Array, Array, Array, bool] | None:
+        """(pos, crd, vals) of the `keep` elements of largest absolute value in each row, or as `whole`, of equal ones the first, NaN before all numbers, and
+        whether one of these may be 0; None where that is no work for this pass."""
         return None
 
 

@@ -217,8 +217,7 @@ def prune(
         type(A) is Array
         and tol is None
         and predicate is None
-        and type(axis) is int
-        and axis == -1
+        and (axis is None or (type(axis) is int and axis == -1))
         and current() is None
     ):
         given, aval = A._storage, A._aval  # no detours for small arrays
@@ -227,7 +226,7 @@ def prune(
             thin = thinning.of_kind(given, aval.kind)
             return A if thin is given else made(thin, aval.strong() if aval.weak_type else aval)
         if type(keep) is int and keep > 0 and form is _ROWS and len(given.vals) and aval.fill_value == 0:
-            foremost = thinning.foremost(given, keep)
+            foremost = thinning.foremost(given, keep, axis is None)
             if foremost is not None:
                 return Array(foremost)
     x = asarray(A, "A")

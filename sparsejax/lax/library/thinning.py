@@ -82,12 +82,24 @@ def kept(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Seq
             columns()
             chosen = largest(vals, found.pop(), x.shape, axes, chosen, keep)  # which gives them up
         if last:  # zeros are below all others
-            chosen = np.logical_and(chosen, vals)
+            chosen = _where_not_zero(chosen, vals)
     if chosen is None:
         chosen = np.ones(len(vals), bool)
     if position is not None:
         chosen = passes.over(len(x.vals)).spread(chosen, position, len(x.vals), False)
     return x.with_values(chosen, np.False_)
+
+
+def _where_not_zero(chosen: Flags, vals: Array) -> Flags:
+    """Flags of values that are not 0; only those that hold are looked at, where these are few."""
+    if len(vals) < passes.MANY or np.count_nonzero(chosen) * 8 > len(vals):
+        return np.logical_and(chosen, vals)
+    places = np.flatnonzero(chosen)
+    zeros = places[vals[places] == 0]
+    if len(zeros):
+        chosen = chosen.copy()
+        chosen[zeros] = False
+    return chosen
 
 
 def _rows(x: Storage, axes: Sequence[int]) -> Array | None:
@@ -209,8 +221,8 @@ def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes:
         or (mask is not None and not mask.format.is_dense)
     ):
         return None
-    if keep and mask is None and not np.ndim(tol) and not tol and x.fill_value == 0 and axes == (1,):
-        made = foremost(x, keep)
+    if keep and mask is None and not np.ndim(tol) and not tol and x.fill_value == 0 and 1 in axes:
+        made = foremost(x, keep, len(axes) == 2)
         if made is not None:
             return made
     rows, fill, run = convert.to_dense(x), x.fill_value, passes.over(x.vals.size)
@@ -220,7 +232,7 @@ def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes:
             below = beyond(magnitudes(x.vals), keep)
             if below is not None:
                 pos, crd, vals = run.sifted(rows, fill, below)
-                return Storage(Format.parse("csr", 2), x.shape, fill, ((), (pos, crd)), vals)
+                return Storage(_CSR, x.shape, fill, ((), (pos, crd)), vals)
         # what equals the fill is below all others, and goes last
         ends = np.arange(len(rows) + 1) * rows.shape[1] if len(axes) == 1 else np.array([0, rows.size])
         flags, keep, by_size = run.largest(x.vals, ends, keep, True), None, True
@@ -229,20 +241,24 @@ def of_dense(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes:
         if mask is not None:
             flags &= convert.to_dense(mask).ravel()
     pos, crd, vals = run.sifted(rows, fill, tol, None if flags is None else flags.reshape(x.shape))
-    made = Storage(Format.parse("csr", 2), x.shape, fill, ((), (pos, crd)), vals)
+    made = Storage(_CSR, x.shape, fill, ((), (pos, crd)), vals)
     if keep is None:
         return made if not by_size or np.logical_and.reduce(vals) else apart(made)
     return thinned(made, kept(made, None, None, keep, axes))
 
 
-def foremost(x: Storage, keep: int) -> Storage | None:
-    """The csr matrix of what differs from 0 among the `keep` largest of the rows of a dense one, in the order of rows; None where there is no such pass."""
-    found = passes.over(len(x.vals)).foremost(x.vals.reshape(x.shape), keep)
+def foremost(x: Storage, keep: int, whole: bool) -> Storage | None:
+    """The csr matrix of what differs from 0 among the `keep` largest of the rows of a dense one, or of all of it, as `whole`, in the order of rows; None where
+    there is no such pass."""
+    found = passes.over(len(x.vals)).foremost(x.vals.reshape(x.shape), keep, whole)
     if found is None:
         return None
     pos, crd, vals, zeros = found
-    made = Storage.of_frozen(Format.parse("csr", 2), x.shape, x.fill_value, ((), (pos, crd)), vals)
+    made = Storage.of_frozen(_CSR, x.shape, x.fill_value, ((), (pos, crd)), vals)
     return apart(made) if zeros else made
+
+
+_CSR = Format.parse("csr", 2)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -33,7 +33,7 @@ from sparsejax.jit.runtime.passes import (
     segment_loops,
 )
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
-from sparsejax.jit.runtime.passes.largest import heaps, leading_digits, listed_rows
+from sparsejax.jit.runtime.passes.largest import halving, heaps, leading_digits, listed_rows
 from sparsejax.jit.runtime.passes.largest.keys import covers
 from sparsejax.jit.runtime.passes.packed_entries import Tested
 from sparsejax.jit.runtime.passes.pass_kernels import (
@@ -63,19 +63,25 @@ class SegmentPasses(Passes):
     def largest(self, size: Array, pos: Array, keep: int, absolute: bool = False) -> Array:
         if absolute and size.dtype.kind == "c":
             size, absolute = magnitudes(size), False
-        if block_by_block.longest(pos) <= keep:
+        longest = block_by_block.longest(pos)
+        if longest <= keep:
             return super().largest(size, pos, keep, absolute)
         pos = np.ascontiguousarray(pos, INT64)
+        if halving.is_short(longest, keep) and covers(size.dtype):
+            return halving.largest(np.ascontiguousarray(size), pos, keep, absolute, longest, _rows(pos))
         if keep <= HEAPED and covers(size.dtype):
             return heaps.largest(np.ascontiguousarray(size), pos, keep, absolute, _rows(pos))
         if len(size) >= leading_digits.LONG * (len(pos) - 1) and leading_digits.covers(size.dtype, len(size)):
             return leading_digits.largest(np.ascontiguousarray(size), pos, keep, absolute, _rows(pos))
         return super().largest(size, pos, keep, absolute)
 
-    def foremost(self, matrix: Array, keep: int) -> tuple[Array, Array, Array, bool] | None:
-        if not 0 < keep < matrix.shape[1] or keep > HEAPED or not covers(matrix.dtype):
+    def foremost(self, matrix: Array, keep: int, whole: bool = False) -> tuple[Array, Array, Array, bool] | None:
+        count = matrix.size if whole else matrix.shape[1]
+        short = halving.is_short(count, keep)
+        if not 0 < keep < count or not (short or (keep <= HEAPED and not whole)) or not covers(matrix.dtype):
             return None
-        return listed_rows.listed(np.ascontiguousarray(matrix), keep, _shares(0, len(matrix), matrix.size))
+        shares = [(0, 1)] if whole else _shares(0, len(matrix), matrix.size)
+        return listed_rows.listed(np.ascontiguousarray(matrix), keep, whole, shares)
 
     def admitted(
         self, pos: Array | None, columns: Sequence[Array], extents: Sequence[int], vals: Array, copies: bool

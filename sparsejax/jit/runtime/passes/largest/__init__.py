@@ -1,1 +1,1 @@
-"""The largest numbers of segments: by heaps, by comparing all with all, by their leading digits."""
+"""The largest numbers of segments: by a bound that is found by halves, by heaps, by their leading digits."""

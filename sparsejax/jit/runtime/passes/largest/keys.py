@@ -44,6 +44,33 @@ class Keys:
         made = self._keys(at, LANES)
         return made if self.numbers.size == 8 else self.b.convert("sext" if self._signed else "zext", made, WIDE)
 
+    @property
+    def halved(self) -> bool:
+        """Whether `upper` is not all of a key."""
+        return self.numbers.size == 8
+
+    @property
+    def nothing(self) -> int:
+        """`upper` of 0."""
+        return 0 if self._signed or self.numbers.size < 4 else -(2**31)
+
+    def lowest(self, size: int) -> int:
+        """What no key of so many bytes, or `upper` part, is below."""
+        if self._signed and not self.absolute:
+            return -(1 << 8 * size - 1)
+        return 0 if size == 8 else self.nothing
+
+    def upper(self, at: Val, lanes: int = 1) -> Val:
+        """Keys as 32 bits with a sign, of wider ones the upper half: in their order, but for those that have it in common."""
+        b, kind = self.b, f"<{lanes} x i32>" if lanes > 1 else "i32"
+        keys = self._keys(at, lanes)
+        if self.numbers.size == 4:
+            return keys if self._signed else self._turned(keys, lanes)
+        if not self.halved:
+            return b.convert("sext" if self._signed else "zext", keys, kind)
+        by = b.splat(b.i64(32), lanes) if lanes > 1 else b.i64(32)
+        return b.convert("trunc", b.binary("lshr", keys, by), kind)
+
     def above(self, at: Val, count: int, least: Val) -> Val:
         """A bit for each of so many numbers: whether it is larger than the key of another number."""
         b, beside = self.b, self.numbers.element(self.b, least)
@@ -54,10 +81,13 @@ class Keys:
 
     def digits(self, at: Val, lanes: int = 1) -> Val:
         """Numbers as unsigned ones, as wide as they are."""
-        b, keys, scalar = self.b, self._keys(at, lanes), f"i{8 * self.numbers.size}"
-        if not self._signed:
-            return keys
-        lowest = b.const(scalar, -(2 ** (8 * self.numbers.size - 1)))
+        keys = self._keys(at, lanes)
+        return self._turned(keys, lanes) if self._signed else keys
+
+    def _turned(self, keys: Val, lanes: int) -> Val:
+        """Numbers with a sign as ones without, in their order, and the other way round."""
+        b, size = self.b, 8 * self.numbers.size
+        lowest = b.const(f"i{size}", -(2 ** (size - 1)))
         return b.binary("xor", keys, b.splat(lowest, lanes) if lanes > 1 else lowest)
 
     def compared(self, how: str, at: Val, count: int, shift: int, digits: Val) -> Val:
