@@ -2,7 +2,7 @@
 
     A @ x        first call: typing, a jaxpr of one operation, its plan; noted: one plan, which reads (A, x) as they are given
     B @ y        types as before: the plan runs, and nothing else is looked at
-    norm(A)      several operations: compiled as one program, as under `jit`, when types come back
+    norm(A)      several operations: compiled as one program, as under `jit`, when types come back, or structures did in several shapes
 
 Python's floats beside arrays are operands (`A * 0.5`, unless the type of the result depends on their values); integers and all other
 arguments are part of what is remembered. While functions are traced, and where plans are forced, the function itself runs.
@@ -33,6 +33,9 @@ FEW, DEAR = 64, 24
 """Calls of one shape that what serves any extents answers on the shortest road: should it come back more often, it gets a plan of its own, which takes
 as long to make (70 to 210 microseconds) as these calls lose by all that they look at (1 to 3 each). Calls that take another road lose as much as
 `DEAR` of them."""
+SHAPES, TRACES = 8, 8
+"""Shapes after which a function of several operations is compiled for any that is new, as compiling it takes as long as these calls lose; unless it was
+traced as often since, as its program looks at extents."""
 AGAIN = 8
 """Calls of one shape after which it is kept how what serves any extents is called for it: that takes as long as ten calls gain."""
 REMEMBERED = 512
@@ -71,6 +74,12 @@ class Calls:
         """The function compiled, by its other arguments."""
         self.several: dict[Any, bool] = {}
         """Calls that took several operations."""
+        self.shapes: dict[Any, int] = {}
+        """In how many shapes they did, by all but these."""
+        self.traces: dict[Any, int] = {}
+        """How often the program was traced for a new one then."""
+        self.traced = 0
+        """How often programs of it were traced at all."""
         self.roads: dict[Any, Road] = {}
         """The shortest roads to these, by the structures of operands, and by which objects other arguments are."""
         self.recent: dict[Any, tuple[Run, Any, tuple[Any, ...]]] = {}
@@ -79,7 +88,16 @@ class Calls:
 
     def clear_cache(self) -> None:
         """Forget all."""
-        for cache in (self.runs, self.families, self.programs, self.several, self.roads, self.recent):
+        for cache in (
+            self.runs,
+            self.families,
+            self.programs,
+            self.several,
+            self.shapes,
+            self.traces,
+            self.roads,
+            self.recent,
+        ):
             cache.clear()
 
 
@@ -246,6 +264,8 @@ def _first(
     function, known, valued = calls.function, calls.runs, storages is None
     if calls.whole or (calls.several and key in calls.several):
         return _compiled(calls, args, kwargs, key)
+    if storages is not None and calls.shapes.get(key[0], 0) >= SHAPES and calls.traces.get(key[0], 0) < TRACES:
+        return _compiled(calls, args, kwargs, key, key[0])
     kinds, noted = None, None
     if storages is not None:
         kinds, extents = key
@@ -278,6 +298,8 @@ def _first(
     if len(notes) > 1:
         if all(type(a) is Array or type(a) is np.ndarray for a in args[: calls.operands]):
             _keep(calls.several, key, True)
+            if kinds is not None:
+                _keep(calls.shapes, kinds, calls.shapes.get(kinds, 0) + 1)
     elif notes and type(notes[0].family) is Mapped:
         mapped = notes[0].family
         in_place = len(args) == mapped.count and type(args[mapped.place]) is Array
@@ -529,8 +551,8 @@ def _fixed(a: Any) -> tuple[type, Any]:
     return type(a), repr(a) if type(a) in _FLOATING else a
 
 
-def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any) -> Any:
-    """A call of the function as one program."""
+def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, kinds: Any = None) -> Any:
+    """A call of the function as one program; if it is traced, that is counted for these `kinds` of arguments."""
     function = calls.function
     arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
     count = len(arrays)
@@ -545,12 +567,16 @@ def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: 
 
         @functools.wraps(function)
         def of_arrays(*operands: Any) -> Any:
+            calls.traced += 1
             return function(*operands, *rest, **kwargs)
 
         del of_arrays.__wrapped__
         program = _compiler[0](of_arrays, (calls.name, fixed) if calls.name else None)
         _keep(calls.programs, fixed, program)
+    before = calls.traced
     result = program(*arrays)
+    if kinds is not None and calls.traced > before:
+        _keep(calls.traces, kinds, calls.traces.get(kinds, 0) + 1)
     run = program.quick(tuple([a._aval if isinstance(a, Array) else primitive.viewed(a)[1] for a in arrays]))
     if run is not None:
         _keep(calls.runs, key, run)

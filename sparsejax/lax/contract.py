@@ -380,7 +380,8 @@ def _along(arrays: list[Any], inputs: list[Labels], output: Labels, out_format: 
         return contract(arrays, inputs, output, out_format, wanted)
     if _written_out(arrays, inputs, output, out_format, wanted):
         return contract(arrays, inputs, output, out_format, wanted)
-    steps = path.plan(tuple(a.aval.resized(hint) for a in arrays), tuple(inputs), output, _typing_for(wanted))
+    about = hint if any(a.format.blocked for a in arrays) else _rounded
+    steps = path.plan(tuple(a.aval.resized(about) for a in arrays), tuple(inputs), output, _typing_for(wanted))
     if len(steps) == 1:
         return contract(arrays, inputs, output, out_format, wanted)
     left = list(zip(arrays, inputs, strict=True))
@@ -392,10 +393,16 @@ def _along(arrays: list[Any], inputs: list[Labels], output: Labels, out_format: 
         left.append((contract([a for a, _ in chosen], [ls for _, ls in chosen], kept, None, wanted), kept))
     if out_format is None:
         typing = _typing_for(wanted)
-        whole = typing(tuple(a.aval for a in arrays), tuple(inputs), output).format
-        if whole != typing(tuple(a.aval for a, _ in left), tuple(ls for _, ls in left), output).format:
+        whole = typing(tuple(rules.alike(a.aval) for a in arrays), tuple(inputs), output).format
+        if whole != typing(tuple(rules.alike(a.aval) for a, _ in left), tuple(ls for _, ls in left), output).format:
             out_format = whole
     return contract([a for a, _ in left], [ls for _, ls in left], output, out_format, wanted)
+
+
+def _rounded(extent: Any) -> int:
+    """About this extent, a power of two but for 0: what a path depends on, so that one serves many shapes. None of the others becomes 1."""
+    known = hint(extent)
+    return known if known < 2 else 1 << (known - 1).bit_length()
 
 
 def _written_out(

@@ -55,7 +55,7 @@ def alike(aval: Aval) -> Aval:
     if aval.format.blocked:
         return aval
     limit = infer_formats.DENSE_ROOT_LIMIT
-    return aval.at(tuple([n if n < 2 else 2 if n <= limit else limit + 1 for n in aval.shape]))
+    return aval.at(tuple([n if type(n) is not int or n < 2 else 2 if n <= limit else limit + 1 for n in aval.shape]))
 
 
 def infer(

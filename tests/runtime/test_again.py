@@ -415,3 +415,38 @@ def test_a_length_beside_an_array_is_an_operand(kind, monkeypatch):
             assert made.dtype == wanted.dtype
             np.testing.assert_allclose(made.todense(), wanted, rtol=1e-15 if kind != "f4" else 1e-7)
     assert len(learnt) <= 12  # of 60 calls: what serves any extents is there after some of each kind
+
+
+@pytest.mark.parametrize("form", ["csr", "dense"])
+def test_functions_of_several_operations_are_compiled_for_new_shapes(form, monkeypatch):
+    """After some shapes: the program is traced with symbols, and no operation of the function runs by itself any more."""
+    forget()
+    rng = np.random.default_rng(3)
+    shapes = [tuple(rng.integers(3, 40, 2)) for _ in range(again.SHAPES + 6)]
+    dense = [np.where(rng.random(shape) < 0.5, rng.random(shape), 0) for shape in shapes]
+    for value in dense[: again.SHAPES + 3]:
+        snp.std(sj.array(value, format=form), axis=0)
+    monkeypatch.setattr(again, "_learning", _Refusing())
+    for value in dense[again.SHAPES + 3 :]:
+        made = snp.std(sj.array(value, format=form), axis=0)
+        np.testing.assert_allclose(made.todense(), value.std(axis=0), rtol=1e-12)
+
+
+class _Refusing(list):
+    def append(self, value):
+        pytest.fail("the function ran operation by operation")
+
+
+def test_functions_that_look_at_extents_are_not_traced_for_each(monkeypatch):
+    """A program that is traced for every new shape is given up: the function runs as it is written."""
+    traced = []
+
+    @again.again(1)
+    def shifted(x):
+        traced.append(type(x) is sj.Array)
+        return x * float(int(x.shape[0])) + 1.0  # another program for every extent
+
+    for n in range(3, 60):
+        value = np.arange(n, dtype=float)
+        np.testing.assert_array_equal(shifted(sj.array(value)).todense(), value * n + 1)
+    assert traced[-10:] == [True] * 10
