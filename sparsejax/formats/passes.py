@@ -22,6 +22,7 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     below      pos, crd, k                  -> how many entries up to coordinate r + k the segments before r have
     mapped     pos, crd, listed, extent, vals -> the same for coordinates that a list names, in its order, if it names none twice
     named      pos, crd, listed, extent, columns -> the same for coordinates that a list names, in its order, as often as it names them
+    begun      list, extent, wanted         -> as picked, of the segments of equal numbers in a list that increases
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
     carried    pos, crd, vals, pos, crd     -> the values at the entries of other segments, 0 where theirs have none
     rotated    pos, crd, vals, cut, extent  -> crd and vals with another coordinate as the first one of every segment
@@ -59,7 +60,7 @@ from numpy.typing import NDArray
 from sparsejax import config
 from sparsejax.formats import admission, largest, searches
 from sparsejax.formats.distances import differs, magnitudes
-from sparsejax.formats.in_numpy import crossed, lined, recurrences, rotated, woven
+from sparsejax.formats.in_numpy import crossed, lined, naming, recurrences, rotated, woven
 from sparsejax.formats.runs import added, before, changes, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
@@ -91,13 +92,14 @@ class Passes:
         parents = len(pos) - 1
         return np.repeat(np.arange(parents, dtype=crd_dtype(parents)), np.diff(pos))
 
-    def offsets(self, parent: Array, parents: int) -> Array:
-        """Where the segment of each of `parents` begins, and after them where the last one ends; `parent` increases.
+    def offsets(self, parent: Array, parents: int, shift: int = 0, dtype: Any = np.int64) -> Array:
+        """Where the segment of each of `parents` begins, and after them where the last one ends; `parent` increases, and 2^shift of its numbers,
+        side by side, are one of them.
 
-        >>> Passes().offsets(np.array([0, 0, 2]), 3)
-        array([0, 2, 2, 3])
+        >>> Passes().offsets(np.array([0, 0, 2]), 3), Passes().offsets(np.array([0, 0, 2]), 2, 1)
+        (array([0, 2, 2, 3]), array([0, 2, 3]))
         """
-        return before(np.bincount(parent, minlength=parents))
+        return before(np.bincount(parent >> shift if shift else parent, minlength=parents)).astype(dtype, copy=False)
 
     def take(self, column: Array, index: Array) -> Array:
         """`column[index]`; indices are in bounds."""
@@ -199,6 +201,15 @@ class Passes:
         start = pos[index]
         return start, before(pos[index + 1] - start)
 
+    def begun(self, listed: Array, extent: int, wanted: Array) -> tuple[Array, Array]:
+        """As `picked`, of the segments of equal numbers, below `extent`, in a list that increases.
+
+        >>> Passes().begun(np.array([0, 0, 2]), 3, np.array([2, 1, 0]))
+        (array([2, 2, 0]), array([0, 1, 1, 3]))
+        """
+        start, end = searches.equal(listed, wanted)
+        return start, before(end - start)
+
     def copied(self, start: Array, pos: Array, columns: Sequence[Array]) -> list[Array]:
         """Columns of the segments that begin at `start` and stand at `pos` afterwards, side by side.
 
@@ -248,7 +259,7 @@ class Passes:
         >>> Passes().mapped(np.array([0, 2]), np.array([0, 2]), np.array([2, 0]), 3, np.array([5, 6]))
         (array([0, 2]), array([0, 1], dtype=int32), array([6, 5]))
         """
-        return searches.mapped(pos, crd, listed, extent, vals)
+        return naming.mapped(pos, crd, listed, extent, vals)
 
     def named(
         self, pos: Array, crd: Array, listed: Array, extent: int, columns: Sequence[Array]
@@ -259,22 +270,7 @@ class Passes:
         >>> Passes().named(np.array([0, 2]), np.array([0, 2]), np.array([2, 0, 2]), 3, [np.array([5, 6])])
         (array([0, 3]), array([0, 1, 2], dtype=int32), [array([6, 5, 6])])
         """
-        ends, order = Passes.numbered(self, listed, extent)
-        first, end = int(pos[0]), int(pos[-1])
-        crd = crd[first:end]
-        begin = ends[crd]
-        counts = ends[crd + 1] - begin
-        total = before(counts)
-        made = total[pos - first]
-        number = np.arange(len(crd)).repeat(counts)
-        number += first
-        place = np.arange(len(number)) + (begin - total[:-1]).repeat(counts)
-        new = order[place]
-        extent = len(order)
-        key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * extent + new
-        sort = key.argsort(kind="stable")
-        number = number[sort]
-        return made, new[sort].astype(crd_dtype(extent), copy=False), [column[number] for column in columns]
+        return naming.named(pos, crd, Passes.numbered(self, listed, extent), columns)
 
     def located(self, pos: Array, crd: Array, parent: Array, wanted: Array) -> Array:
         """The position of coordinate `wanted` in the segment of `parent`, whose coordinates increase; -1 where it is not stored.
@@ -341,13 +337,17 @@ class Passes:
         >>> Passes().placed(np.array([0, 2, 3]), np.array([0, 4, 2]), np.array([0, 1, 1]), np.array([4, 2, 0]), np.array([5, 6, 7]))
         (array([0, 1], dtype=int32), array([6, 7]))
         """
-        met = searches.met(pos[parent], pos[parent + 1], crd, wanted)
-        if met is not None:
-            return met[0].astype(crd_dtype(len(wanted))), vals[met[1]]
-        here = self.located(pos, crd, parent, wanted)
-        number = (here >= 0).nonzero()[0]
-        found = here[number] if len(number) < len(here) else here
-        return number.astype(crd_dtype(len(here)), copy=False), self.take(vals, found)
+        return searches.placed(pos[parent], pos[parent + 1], crd, wanted, vals)
+
+    def spotted(
+        self, listed: Array, crd: Array, extent: int, row: Array, wanted: Array, vals: Array
+    ) -> tuple[Array, Array]:
+        """As `placed`, of places in the segments of equal numbers, below `extent`, in a list that increases.
+
+        >>> Passes().spotted(np.array([0, 0, 2]), np.array([0, 4, 2]), 3, np.array([0, 1, 2]), np.array([4, 2, 0]), np.array([5, 6, 7]))
+        (array([0], dtype=int32), array([6]))
+        """
+        return searches.placed(*searches.equal(listed, row), crd, wanted, vals)
 
     def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
         """(number, values): the segments r that have an entry at coordinate `start + r * step`, and the values there.
@@ -548,7 +548,7 @@ class Learning(Passes):
 
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied"),
-        *("within", "below", "mapped", "named", "located", "carried", "rotated", "lined", "turned"),
+        *("begun", "spotted", "within", "below", "mapped", "named", "located", "carried", "rotated", "lined", "turned"),
         *("met", "placed", "sifted", "largest", "admitted", "interleaved", "regrouped"),
         *("chosen", "flagged", "distant", "tidied", "folded", "bucketed", "entered"),
         *("woven", "foremost"),

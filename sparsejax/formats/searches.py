@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsejax.formats.runs import before, crd_dtype
+from sparsejax.formats.runs import crd_dtype
 
 Array = NDArray[Any]
 
@@ -59,20 +59,25 @@ def bisected(low: Array, end: Array, crd: Array, wanted: Array) -> Array:
     return np.where(here, low, -1)
 
 
-def mapped(pos: Array, crd: Array, listed: Array, extent: int, vals: Array) -> tuple[Array, Array, Array] | None:
-    """`Passes.mapped`, by a table of the places that every coordinate below `extent` has in the list."""
-    table = np.full(extent, -1, crd_dtype(len(listed)))
-    places = np.arange(len(listed), dtype=table.dtype)
-    table[listed] = places
-    if (table[listed] != places).any():
-        return None
-    first, end = int(pos[0]), int(pos[-1])
-    place = table[crd[first:end]]
-    inside = place >= 0
-    number = inside.nonzero()[0]
-    made, crd, vals = before(inside)[pos - first], place[number], vals[first:end][number]
-    if (listed[1:] > listed[:-1]).all():
-        return made, crd, vals
-    key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * len(listed) + crd
-    order = key.argsort(kind="stable")
-    return made, crd[order], vals[order]
+def equal(listed: Array, wanted: Array) -> tuple[Array, Array]:
+    """Where the numbers `wanted` begin and end in a list that increases.
+
+    >>> equal(np.array([0, 0, 2], np.int32), np.array([2, 0]))
+    (array([2, 0]), array([3, 2]))
+    """
+    wanted = wanted.astype(listed.dtype, copy=False)  # of two dtypes, both would be copied
+    return listed.searchsorted(wanted), listed.searchsorted(wanted, "right")
+
+
+def placed(low: Array, end: Array, crd: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
+    """Which of the segments `low[k] <= p < end[k]`, whose coordinates increase, have the coordinate `wanted[k]`, and the values there.
+
+    >>> placed(np.array([0, 2]), np.array([2, 3]), np.array([0, 4, 2]), np.array([4, 0]), np.array([5, 6, 7]))
+    (array([0], dtype=int32), array([6]))
+    """
+    found = met(low, end, crd, wanted)
+    if found is None:
+        here = bisected(low, end, crd, wanted)
+        number = (here >= 0).nonzero()[0]
+        found = number, here[number]
+    return found[0].astype(crd_dtype(len(wanted)), copy=False), vals[found[1]]

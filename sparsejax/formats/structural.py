@@ -13,7 +13,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import convert, entries, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.dense import Dense
-from sparsejax.formats.parts import located, plain, unlisted
+from sparsejax.formats.parts import located, of_lists, plain, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage, dense_template
 from sparsejax.formats.validate import checked_shape
@@ -149,13 +149,18 @@ def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Form
         if located.comes_back(storage, (offset, axis1, axis2)):
             return located.remembered(storage, (offset, axis1, axis2), begin, count)
         return located.line(storage, begin[0], count, begin[1], 1)
+    if count and storage.ndim == 2:
+        begin = (first, second) if storage.format.order == (axis1, axis2) else (second, first)
+        listed = of_lists.diagonal(storage, begin, count)
+        if listed is not None:
+            return convert.convert(listed, format)
     rest = [a for a in range(storage.ndim) if a not in (axis1, axis2)]
     shape = (*(storage.shape[a] for a in rest), count)
     if storage.format.is_dense:
         dense = convert.to_dense(storage)
         found = np.diagonal(dense, offset, axis1, axis2) if count else np.empty(shape, dense.dtype)
         return convert.from_dense(np.array(found), format, storage.fill_value)
-    read = None if rest or not count else unlisted.as_rows(storage) or plain.plain(storage)
+    read = None if rest or not count else plain.plain(storage)
     if read is not None and unlisted.listed_rows(read.format) is not None:
         return convert.convert(diagonal(read, offset, axis1, axis2, format), format)
     coords, vals = convert.to_coords(storage)

@@ -120,6 +120,34 @@ def test_other_formats_hold_no_more_than_the_result(name, form):
     assert taken <= size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
 
 
+LISTS = {
+    "A[idx]": lambda A, d: A[d["idx"]],
+    "A[few]": lambda A, d: A[d["few"]],
+    "A[i]": lambda A, d: A[ROWS // 2],
+    "A[:, j]": lambda A, d: A[:, 5],
+    "A[i, lo:hi]": lambda A, d: A[ROWS // 2, 100:-100],
+    "A[R, C]": lambda A, d: A[d["R"], d["C"]],
+    "A[few, few]": lambda A, d: A[d["few"], d["few"]],
+    "diagonal": lambda A, d: snp.diagonal(A),
+}
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_nothing_as_long_as_an_axis_stands_beside_parts_of_lists(name, threads):
+    """Of many rows with few entries, so that what has an element for each of them would be seen."""
+    rng, rows = np.random.default_rng(2), 1_500_000
+    place = np.sort(rng.integers(0, rows, 2 * rows))
+    columns = rng.integers(0, rows, 2 * rows)
+    A = sj.array((rng.random(2 * rows), (place, columns)), shape=(rows, rows), format="csr").asformat("coo")
+    given = {"idx": rng.integers(0, rows, rows // 3), "few": rng.integers(0, rows, 500)}
+    given |= {"R": place[::4].copy(), "C": columns[::4].copy()}
+    with sj.config.using(free_memory=0, num_threads=threads):
+        taken, size = beside(lambda: LISTS[name](A, given))
+    assert taken <= size + (SLACK if size > SLACK else SLACK // 2), f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
+
+
 LINES = 1_500_000
 EXTREMES = {
     "max(axis=0)": lambda A: A.max(axis=0),

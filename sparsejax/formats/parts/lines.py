@@ -181,7 +181,7 @@ def _gaps_of_rows(storage: Storage, made: Array) -> None:
     """`first_absent` of the rows of a matrix that lists their columns in order, which are looked at if they begin with the first: so many entries are at
     their own number."""
     pos, crd = storage.buffers[1]
-    rows = segments.owners_of(pos, _numbers(len(crd), lambda some: crd[some] == 0))
+    rows = segments.owners_of(pos, numbers(len(crd), lambda some: crd[some] == 0))
     if not len(rows):
         return
     start, ends = passes.over(len(rows)).picked(pos, rows)
@@ -197,7 +197,7 @@ def _beside_first_row(storage: Storage) -> list[Array]:
     row, column = storage.format.order
     begun = np.zeros(storage.shape[column], bool)
     begun[crd[int(pos[0]) : int(pos[1])]] = True
-    number = _numbers(len(crd), lambda some: begun[crd[some]])
+    number = numbers(len(crd), lambda some: begun[crd[some]])
     found = {column: crd[number], row: segments.owners_of(pos, number)}
     return [found[0], found[1]]
 
@@ -207,14 +207,14 @@ def _beside_firsts(coords: Sequence[Array], axis: int, shape: tuple[int, ...]) -
     be known."""
     begun, count = np.zeros(shape, bool), len(coords[axis])
     lines = [c for d, c in enumerate(coords) if d != axis]
-    first = _numbers(count, lambda some: coords[axis][some] == 0)
+    first = numbers(count, lambda some: coords[axis][some] == 0)
     if not lines:
         return np.arange(count if len(first) else 0)
     begun[tuple(c[first] for c in lines)] = True
-    return _numbers(count, lambda some: begun[tuple(c[some] for c in lines)])
+    return numbers(count, lambda some: begun[tuple(c[some] for c in lines)])
 
 
-def _numbers(count: int, holds: Callable[[slice], Array]) -> Array:
+def numbers(count: int, holds: Callable[[slice], Array]) -> Array:
     """The numbers below `count` for which something `holds`, asked of some at a time: what is made to find them is small."""
     found = [start + np.flatnonzero(holds(slice(start, start + SOME))) for start in range(0, count, SOME)]
     return np.concatenate(found) if found else np.arange(0)

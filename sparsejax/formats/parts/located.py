@@ -147,13 +147,18 @@ def positions(storage: Storage, columns: Sequence[Array]) -> Array | None:
 
 
 def _by_numbers(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] | None:
-    """As `located`, by the numbers of places in row-major order."""
+    """As `located`, by a search among rows that are listed, or by the numbers of places in row-major order."""
+    form = storage.format
+    if storage.ndim == 2 and unlisted.rows_format(form) is not None:
+        (_, rows), (crd,) = storage.buffers
+        (row, column), count = form.order, max(len(rows), len(columns[0]), 1)
+        extent = storage.shape[row]
+        return passes.over(count).spotted(rows, crd, extent, columns[row], columns[column], storage.vals)
     if math.prod(storage.shape) >= 2**63:
         return None
     listed = lines.distinct(storage)
-    rows = unlisted.as_rows(listed) if storage.ndim == 2 else None
-    if rows is not None:
-        return located(rows, columns)
+    if storage.ndim == 2:
+        return located(listed, columns)
     coords, vals = convert.to_coords(listed)
     stored, wanted = (_flat(given, storage.shape) for given in (coords, columns))
     place = np.searchsorted(stored, wanted)
@@ -178,7 +183,7 @@ def line(storage: Storage, first: int, count: int, start: int, step: int) -> Sto
     array([5., 6.])
     """
     number, vals = _line(storage, first, count, start, step)
-    return _coo(number.astype(crd_dtype(count), copy=False), vals, count, storage.fill_value)
+    return vector(number.astype(crd_dtype(count), copy=False), vals, count, storage.fill_value)
 
 
 def _line(storage: Storage, first: int, count: int, start: int, step: int) -> tuple[Array, Array]:
@@ -236,13 +241,13 @@ def remembered(storage: Storage, key: tuple[int, int, int], begin: tuple[int, in
 
     numbers, found = zip(*map(block, range(0, count, BLOCK)), strict=True)
     places, number = (a[0] if len(a) == 1 else np.concatenate(a) for a in (found, numbers))
-    made = _coo(number, storage.vals.take(places), count, storage.fill_value)
+    made = vector(number, storage.vals.take(places), count, storage.fill_value)
     few = count <= BLOCK or LINES * len(places) <= len(storage.vals)
     storage.cache["lines"][key] = few and Line(places, made.buffers, (count,))
     return made
 
 
-def _coo(crd: Array, vals: Array, count: int, fill: Any) -> Storage:
+def vector(crd: Array, vals: Array, count: int, fill: Any) -> Storage:
     """A sparse vector of so many places."""
     pos = np.array((0, len(crd)))
     _freeze(pos, False)
@@ -256,7 +261,7 @@ _VECTOR = Format.parse("coo", 1)
 
 def all_of(vals: Array, fill: Any) -> Storage:
     """The sparse vector (coo) that stores all its elements; `vals` may be shared."""
-    return _coo(np.arange(len(vals), dtype=crd_dtype(len(vals))), vals, len(vals), fill)
+    return vector(np.arange(len(vals), dtype=crd_dtype(len(vals))), vals, len(vals), fill)
 
 
 def gathered(storage: Storage, columns: Sequence[Array]) -> Storage | None:
@@ -270,4 +275,4 @@ def gathered(storage: Storage, columns: Sequence[Array]) -> Storage | None:
     if found is None:
         return None
     count = len(columns[0])
-    return _coo(found[0].astype(crd_dtype(count), copy=False), found[1], count, storage.fill_value)
+    return vector(found[0].astype(crd_dtype(count), copy=False), found[1], count, storage.fill_value)

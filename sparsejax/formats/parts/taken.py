@@ -22,7 +22,7 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.segments import check_size, ranges
-from sparsejax.formats.parts import located, plain, unlisted
+from sparsejax.formats.parts import located, of_lists, plain, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -54,6 +54,12 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
     >>> convert.to_dense(taken(A, (range(1, 2), np.array([2, 0])), (0,), Format.parse("csf", 1)))
     array([5., 3.])
     """
+    storage = of_lists.narrowed(storage, keys)
+    lead = storage.format.order[0] if keys else 0
+    listed = None if lead in axes else of_lists.rows(storage, keys)
+    if listed is not None:
+        rest = [None if d == lead else key for d, key in enumerate(keys)]
+        return listed if all(key is None for key in rest) else taken(listed, rest, axes, format)
     made = _column(storage, keys, axes) if axes else _of_list(storage, keys, format)
     made = by_levels(storage, keys, axes, format) if made is None else made
     if made is None:
@@ -132,7 +138,7 @@ def _column(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...]) -> Sto
     """As `taken`, for one column of consecutive rows of a matrix whose rows list their columns; else None."""
     dims = unlisted.listed_rows(storage.format)
     if dims is None or axes != dims[1:]:
-        return None
+        return of_lists.column(storage, keys, axes)
     rows, column = keys[dims[0]], keys[dims[1]]
     assert isinstance(column, range)
     if rows is None:

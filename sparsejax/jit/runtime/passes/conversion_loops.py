@@ -5,7 +5,7 @@
                an earlier part come first in every bucket
     owners     a vector of equal numbers at the beginning of every segment; the next segment overwrites what is too much
     offsets    of crowded rows: every entry writes where its row would end after it; of sparse ones: behind the row of the entry before, a
-               vector of the entry's number. In both, what comes later overwrites what is too much
+               vector of the entry's number. In both, what comes later overwrites what is too much. A row may be several numbers side by side
     turned     `ROWS` rows of a matrix at once, column by column
     distinct   every entry is written at the place of the one before or behind it, without a branch
 
@@ -89,14 +89,25 @@ def owners(b: Builder, parents: Val, pos: Vector, out: Vector) -> None:
             b.increment(at, LANES)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The row of every entry, of as many numbers side by side as a shift drops."""
+
+    parent: Vector
+    shift: Val
+
+    def number(self, b: Builder, p: Val) -> Val:
+        return b.binary("lshr", self.parent.number(b, p), self.shift)
+
+
 def offsets(
-    b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector, pos: Vector, crowded: bool
+    b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector | Rows, pos: Vector, crowded: bool
 ) -> None:
     """What the entries from `first` to `end` tell: each part writes places of its own, together all."""
     (_ends if crowded else _starts)(b, first, end, entries, parents, parent, pos)
 
 
-def _ends(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector, pos: Vector) -> None:
+def _ends(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector | Rows, pos: Vector) -> None:
     """Where rows end that end here: every entry writes the end of its row, of which the last one counts; empty rows get what is before."""
     low, high, stop = b.var("low", b.i64(0)), b.var("high", parents), b.var("stop", end)
     with b.if_(b.lt(b.i64(0), first)):
@@ -107,14 +118,14 @@ def _ends(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: 
         b.set(stop, lower_bound(b, lambda p: b.lt(parent.number(b, p), following), first, end))
     after = b.named("after", b.add(b.get(high), 1))
     with b.if_(b.lt(b.get(low), after)):
-        kernel_memory.clear(b, pos.pointer, b.get(low), after, 8)
+        kernel_memory.clear(b, pos.pointer, b.get(low), after, pos.size)
         with b.for_(first, b.get(stop), "p") as p:
-            pos.put(b, b.add(parent.number(b, p), 1), b.add(p, 1))
+            pos.put(b, b.add(parent.number(b, p), 1), pos.element(b, b.add(p, 1)))
         start = b.named("start", b.max(b.get(low), b.i64(1)))
         vectors = b.binary("sdiv", b.sub(after, start), b.i64(ROWS))
         with b.for_(b.i64(0), vectors, "w") as w:
             at = b.named("at", b.add(start, b.mul(w, ROWS)))
-            empty = b.eq(b.load(pos.pointer, at, f"<{ROWS} x i64>"), b.splat(b.i64(0), ROWS))
+            empty = b.eq(b.load(pos.pointer, at, f"<{ROWS} x {pos.type}>"), b.splat(b.const(pos.type, 0), ROWS))
             with b.if_(b.ne(b.convert("bitcast", empty, f"i{ROWS}"), b.const(f"i{ROWS}", 0))):
                 _filled(b, pos, at, b.add(at, ROWS))
         _filled(b, pos, b.add(start, b.mul(vectors, ROWS)), after)
@@ -124,10 +135,10 @@ def _filled(b: Builder, pos: Vector, lo: Val, hi: Val) -> None:
     """Where nothing was written, what stands before."""
     with b.for_(lo, hi, "r") as r:
         here = pos.get(b, r)
-        pos.put(b, r, b.select(b.eq(here, 0), pos.get(b, b.sub(r, 1)), here))
+        pos.put(b, r, b.select(b.eq(here, b.const(pos.type, 0)), pos.get(b, b.sub(r, 1)), here))
 
 
-def _starts(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector, pos: Vector) -> None:
+def _starts(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent: Vector | Rows, pos: Vector) -> None:
     """Where rows start that start here, and the empty ones before them: every entry writes its number behind the row of the one before,
     several times; the next row overwrites what is too much."""
     before, p = b.var("before", b.i64(-1)), b.var("p", first)
@@ -139,7 +150,7 @@ def _starts(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent
     bound = b.get(inside)
     with b.while_(lambda: b.and_(b.lt(b.get(p), end), b.lt(b.get(before), bound))):
         here, row = b.get(p), b.get(before)
-        b.store(pos.pointer, b.add(row, 1), b.splat(here, ROWS))
+        b.store(pos.pointer, b.add(row, 1), b.splat(pos.element(b, here), ROWS))
         now = b.named("now", parent.number(b, here))
         with b.if_(b.lt(b.add(row, ROWS), now)):
             _equal(b, pos, b.add(row, 1 + ROWS), b.add(now, 1), here)
@@ -155,8 +166,9 @@ def _starts(b: Builder, first: Val, end: Val, entries: Val, parents: Val, parent
 
 
 def _equal(b: Builder, pos: Vector, lo: Val, hi: Val, value: Val) -> None:
+    number = b.named("number", pos.element(b, value))
     with b.for_(lo, hi, "r") as r:
-        pos.put(b, r, value)
+        pos.put(b, r, number)
 
 
 def take(b: Builder, entries: Val, column: Vector, index: Vector, out: Vector) -> None:

@@ -47,14 +47,19 @@ def closed_up(array: Array, pieces: Sequence[slice]) -> Array:
     >>> closed_up(np.arange(6), [slice(0, 1), slice(3, 5)])
     array([0, 3, 4])
     """
+    array.resize(moved_up(array, pieces), refcheck=False)
+    return array
+
+
+def moved_up(array: Array, pieces: Sequence[slice]) -> int:
+    """Move what pieces of a vector hold, which lie in order, one behind the other to its beginning; how much that is."""
     size, begin, found = array.itemsize, address(array), 0
     for piece in pieces:
         count = piece.stop - piece.start
         if found != piece.start:
             ctypes.memmove(begin + found * size, begin + piece.start * size, count * size)
         found += count
-    array.resize(found, refcheck=False)
-    return array
+    return found
 
 
 def run(kernel: compiler.Kernel, *slots: int | Array) -> None:

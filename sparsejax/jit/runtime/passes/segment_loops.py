@@ -197,9 +197,14 @@ def filtered(
         made.put(b, b.add(r, 1), b.get(at))
 
 
-def _found(b: Builder, crd: Vector, pos: Vector, segment: Val, c: Val) -> Val:
+def found(b: Builder, crd: Vector, pos: Vector, segment: Val, c: Val) -> Val:
     """The position of coordinate `c` in a segment, -1 where it is not stored."""
-    made: Val = find(b, lambda k: crd.number(b, k), pos.get(b, segment), pos.get(b, b.add(segment, 1)), c)
+    return found_in(b, crd, pos.get(b, segment), pos.get(b, b.add(segment, 1)), c)
+
+
+def found_in(b: Builder, crd: Vector, lo: Val, hi: Val, c: Val) -> Val:
+    """The position of coordinate `c` between two of them, -1 where it is not stored."""
+    made: Val = find(b, lambda k: crd.number(b, k), lo, hi, c)
     return made
 
 
@@ -208,29 +213,21 @@ def located(
 ) -> None:
     with b.for_(first, end, "q") as q:
         p, c = b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
-        out.put(b, q, _found(b, crd, pos, p, c))
+        out.put(b, q, found(b, crd, pos, p, c))
 
 
 def met(
-    b: Builder,
-    first: Val,
-    end: Val,
-    where: Callable[[Val], tuple[Val, Val]],
-    pos: Vector,
-    crd: Vector,
-    number: Vector,
-    count: Vector,
-    move: Pairs,
+    b: Builder, first: Val, end: Val, here: Callable[[Val], Val], number: Vector, count: Vector, move: Pairs
 ) -> None:
-    """Of the places from `first` to `end`, each `where` it says: in which segment, at which coordinate. What is found goes from `first` on, and how
-    many they are to `count`."""
+    """Of the places from `first` to `end`, those that are stored, which is `here`, or at -1. What is found goes from `first` on, and how many they are
+    to `count`."""
     ((source, target),) = move
     at = b.var("at", first)
     with b.for_(first, end, "q") as q:
-        here = b.named("here", _found(b, crd, pos, *where(q)))
-        with b.if_(b.lt(b.i64(-1), here)):
+        place = b.named("here", here(q))
+        with b.if_(b.lt(b.i64(-1), place)):
             number.put(b, b.get(at), number.element(b, q))
-            target.put(b, b.get(at), source.get(b, here))
+            target.put(b, b.get(at), source.get(b, place))
             b.increment(at)
     count.put(b, b.i64(0), b.sub(b.get(at), first))
 

@@ -23,7 +23,9 @@ from sparsejax.jit.runtime.passes import (
     entry_tests,
     flagged_values,
     insertions,
+    lengths,
     lined_diagonals,
+    listed_segments,
     long_segments,
     mapped_segments,
     named_segments,
@@ -41,6 +43,7 @@ from sparsejax.jit.runtime.passes.pass_kernels import (
     address,
     as_kernel,
     empty,
+    moved_up,
     pairs_of,
     run,
     run_parts,
@@ -99,8 +102,12 @@ class SegmentPasses(Passes):
     def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
         index = np.ascontiguousarray(index, INT64)
         start, made = empty(len(index), INT64), empty(len(index) + 1, INT64)
-        _lengths(_picked, (), made, _shares(0, len(index), len(index)), pos, index, start)
+        lengths.lengths(_picked, (), made, _shares(0, len(index), len(index)), pos, index, start)
         return start, made
+
+    def begun(self, listed: Array, extent: int, wanted: Array) -> tuple[Array, Array]:
+        shares = _shares(0, len(wanted), SEARCHED * len(wanted))
+        return listed_segments.begun(self, np.ascontiguousarray(listed), extent, np.ascontiguousarray(wanted), shares)
 
     def copied(self, start: Array, pos: Array, columns: Sequence[Array]) -> list[Array]:
         entries = int(pos[-1])
@@ -121,7 +128,7 @@ class SegmentPasses(Passes):
             chosen.step > 1,
             (chosen.start, len(chosen) * chosen.step, chosen.step),
         )
-        _lengths(_counted_within, (crd.itemsize, steps), made, parts, pos, crd, *bounds)
+        lengths.lengths(_counted_within, (crd.itemsize, steps), made, parts, pos, crd, *bounds)
         source = address(crd)
         found = int(made[-1])
         out = empty(found, crd_dtype(len(chosen)))
@@ -151,7 +158,7 @@ class SegmentPasses(Passes):
 
     def below(self, pos: Array, crd: Array, k: int) -> Array:
         made, crd = empty(len(pos), INT64), np.ascontiguousarray(crd)
-        _lengths(_counted_below, (crd.itemsize,), made, _rows(pos), pos, crd, k)
+        lengths.lengths(_counted_below, (crd.itemsize,), made, _rows(pos), pos, crd, k)
         return made
 
     def mapped(
@@ -198,7 +205,7 @@ class SegmentPasses(Passes):
             stops = [int(made[end] if first < end else pos[end]) for first, end in parts]
             named_segments.counted(pos, crd, ends, made, length, parts)
             if len(parts) > 1:
-                run(_summed_lengths(), len(made) - 1, made, length)
+                run(lengths.summed(), len(made) - 1, made, length)
             most = int(length[0])
         long = most > longest(crd_dtype(len(order)).itemsize) and not block_by_block.increases(order)
         if long and len(columns) != 1:
@@ -239,6 +246,14 @@ class SegmentPasses(Passes):
         else:
             counts, behind = address(count), list(map(address, given))
             run_parts(kernel, [(*pair, counts + 8 * k, *behind) for k, pair in enumerate(shares)])
+        return _found(number, made, shares, count)
+
+    def spotted(
+        self, listed: Array, crd: Array, extent: int, row: Array, wanted: Array, vals: Array
+    ) -> tuple[Array, Array]:
+        listed, crd, row, wanted, vals = (np.ascontiguousarray(a) for a in (listed, crd, row, wanted, vals))
+        shares = _shares(0, len(wanted), SEARCHED * len(wanted))
+        number, made, count = listed_segments.spotted(self, (listed, crd, vals), extent, (row, wanted), shares)
         return _found(number, made, shares, count)
 
     def recurred(self, x: Array, b: Array, begins: Array) -> Array:
@@ -391,12 +406,12 @@ class SegmentPasses(Passes):
 
 def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: Array) -> tuple[Array, Array]:
     """What parts have found, each so much from its beginning on, as one."""
-    if len(parts) == 1:
-        rows, found = len(number), int(count[0])
-        number, made = number[:found], made[:found]
-        return (number.copy(), made.copy()) if 2 * found < rows else (number, made)
     pieces = [slice(first, first + int(n)) for (first, _), n in zip(parts, count, strict=True)]
-    return np.concatenate([number[p] for p in pieces]), np.concatenate([made[p] for p in pieces])
+    found = moved_up(number, pieces)
+    moved_up(made, pieces)
+    if 2 * found < len(number):
+        return number[:found].copy(), made[:found].copy()
+    return number[:found], made[:found]
 
 
 def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
@@ -425,35 +440,6 @@ def _targets(columns: Sequence[Array], count: int) -> tuple[list[Array], list[in
     return moved, pairs, tuple(column.itemsize for column in sources)
 
 
-def _lengths(
-    kernel: Any, sizes: tuple[Any, ...], made: Array, parts: Sequence[tuple[int, int]], *slots: int | Array
-) -> int:
-    """`made` becomes the `pos` of segments whose lengths a pass finds, from these slots; the longest of them."""
-    longest, numbers = np.zeros(1, np.int64), [s if isinstance(s, int) else address(s) for s in slots]
-    behind = address(made), address(longest), *numbers
-    alone = len(parts) == 1
-    run_parts(kernel(*sizes, alone), [(*pair, *behind) for pair in parts])
-    if not alone:
-        run(_summed_lengths(), len(made) - 1, made, longest)
-    return int(longest[0])
-
-
-@as_kernel
-def _summed_lengths(b: Builder) -> None:
-    segment_loops.summed(b, b.slot(0, "i64", "rows"), *vectors(b, 1, (8, 8), ("made", "longest")))
-
-
-def _share(b: Builder) -> tuple[Val, Val]:
-    """The first two slots of a pass over a part."""
-    return b.slot(0, "i64", "first"), b.slot(1, "i64", "end")
-
-
-def _counting(b: Builder, alone: bool) -> segment_loops.Lengths:
-    """The first four slots of a pass that finds lengths: of all segments, or of a part."""
-    (first, end), (made, longest) = _share(b), vectors(b, 2, (8, 8), ("made", "longest"))
-    return segment_loops.Lengths(first, end, made, longest, alone)
-
-
 @as_kernel
 def _numbered(b: Builder, size: int, ends_size: int, order_size: int) -> None:
     count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
@@ -463,12 +449,12 @@ def _numbered(b: Builder, size: int, ends_size: int, order_size: int) -> None:
 
 @as_kernel
 def _picked(b: Builder, alone: bool) -> None:
-    segment_loops.picked(b, _counting(b, alone), *vectors(b, 4, (8, 8, 8), ("pos", "index", "start")))
+    segment_loops.picked(b, lengths.counting(b, alone), *vectors(b, 4, (8, 8, 8), ("pos", "index", "start")))
 
 
 @as_kernel
 def _copied(b: Builder, sizes: tuple[int, ...], ahead: bool) -> None:
-    (first, end), (start, pos) = _share(b), vectors(b, 2, (8, 8), ("start", "pos"))
+    (first, end), (start, pos) = lengths.share(b), vectors(b, 2, (8, 8), ("start", "pos"))
     segment_loops.copied(b, first, end, start, pos, pairs_of(b, 4, sizes), ahead)
 
 
@@ -480,14 +466,14 @@ def _bounds(b: Builder, first: int, steps: bool) -> tuple[Val, Val, Val | None]:
 
 @as_kernel
 def _counted_within(b: Builder, size: int, steps: bool, alone: bool) -> None:
-    counting, (pos, crd) = _counting(b, alone), vectors(b, 4, (8, size), ("pos", "crd"))
+    counting, (pos, crd) = lengths.counting(b, alone), vectors(b, 4, (8, size), ("pos", "crd"))
     bounds = _bounds(b, 6, steps)
     segment_loops.counted(b, counting, pos, lambda p: segment_loops.inside(b, crd.number(b, p), *bounds))
 
 
 @as_kernel
 def _counted_below(b: Builder, size: int, alone: bool) -> None:
-    counting, (pos, crd) = _counting(b, alone), vectors(b, 4, (8, size), ("pos", "crd"))
+    counting, (pos, crd) = lengths.counting(b, alone), vectors(b, 4, (8, size), ("pos", "crd"))
     segment_loops.counted_below(b, counting, pos, crd, b.slot(6, "i64", "k"))
 
 
@@ -518,31 +504,31 @@ def _recurred(b: Builder, dtype: np.dtype[Any]) -> None:
 @as_kernel
 def _located(b: Builder, size: int, parent_size: int, wanted_size: int) -> None:
     names = "pos", "crd", "parent", "wanted", "out"
-    segment_loops.located(b, *_share(b), *vectors(b, 2, (8, size, parent_size, wanted_size, 8), names))
+    segment_loops.located(b, *lengths.share(b), *vectors(b, 2, (8, size, parent_size, wanted_size, 8), names))
 
 
 @as_kernel
 def _placed(b: Builder, size: int, parent_size: int, wanted_size: int, number_size: int, vals_size: int) -> None:
-    (first, end), (count,) = _share(b), vectors(b, 2, (8,), ("count",))
+    (first, end), (count,) = lengths.share(b), vectors(b, 2, (8,), ("count",))
     sizes, names = (8, size, parent_size, wanted_size, number_size), ("pos", "crd", "parent", "wanted", "number")
     pos, crd, parent, wanted, number = vectors(b, 3, sizes, names)
 
-    def where(q: Val) -> tuple[Val, Val]:
-        return b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q))
+    def here(q: Val) -> Val:
+        return segment_loops.found(b, crd, pos, b.named("p", parent.number(b, q)), b.named("c", wanted.number(b, q)))
 
-    segment_loops.met(b, first, end, where, pos, crd, number, count, pairs_of(b, 8, (vals_size,)))
+    segment_loops.met(b, first, end, here, number, count, pairs_of(b, 8, (vals_size,)))
 
 
 @as_kernel
 def _met(b: Builder, size: int, number_size: int, vals_size: int) -> None:
-    (first, end), (count,) = _share(b), vectors(b, 2, (8,), ("count",))
+    (first, end), (count,) = lengths.share(b), vectors(b, 2, (8,), ("count",))
     start, step = b.slot(3, "i64", "start"), b.slot(4, "i64", "step")
     pos, crd, number = vectors(b, 5, (8, size, number_size), ("pos", "crd", "number"))
 
-    def where(r: Val) -> tuple[Val, Val]:
-        return r, b.named("c", b.add(start, b.mul(r, step)))
+    def here(r: Val) -> Val:
+        return segment_loops.found(b, crd, pos, r, b.named("c", b.add(start, b.mul(r, step))))
 
-    segment_loops.met(b, first, end, where, pos, crd, number, count, pairs_of(b, 8, (vals_size,)))
+    segment_loops.met(b, first, end, here, number, count, pairs_of(b, 8, (vals_size,)))
 
 
 @as_kernel
@@ -552,7 +538,7 @@ def _strung(b: Builder) -> None:
 
 @as_kernel
 def _interleaved(b: Builder, size: int, vals_size: int) -> None:
-    (first, end), parts = _share(b), b.slot(2, "i64", "parts")
+    (first, end), parts = lengths.share(b), b.slot(2, "i64", "parts")
     table, made, crd, vals = vectors(b, 3, (8, 8, size, vals_size), ("table", "made", "crd", "vals"))
     segment_loops.interleaved(b, first, end, parts, table, made, crd, vals)
 
@@ -560,7 +546,7 @@ def _interleaved(b: Builder, size: int, vals_size: int) -> None:
 @as_kernel
 def _crossed(b: Builder, sizes: tuple[int, ...], floats: bool | None) -> None:
     """With values of both, or (where it says whether they are floats) their products."""
-    (first, end), rows, width = _share(b), b.slot(2, "i64", "rows"), b.slot(3, "i64", "width")
+    (first, end), rows, width = lengths.share(b), b.slot(2, "i64", "rows"), b.slot(3, "i64", "width")
     names = ("pos", "crd", "vals", "pos", "crd", "vals", "row", "column", "left", "right")[: len(sizes)]
     given = vectors(b, 4, sizes, names)
     segment_loops.crossed(b, first, end, rows, width, given[:3], given[3:6], given[6:], floats)
@@ -568,7 +554,7 @@ def _crossed(b: Builder, sizes: tuple[int, ...], floats: bool | None) -> None:
 
 @as_kernel
 def _regrouped(b: Builder, sizes: tuple[int, ...], out_sizes: tuple[int, ...]) -> None:
-    first, end = _share(b)
+    first, end = lengths.share(b)
     both = [
         (b.slot(2 + 2 * k, "i64", "extent"), Vector.in_slot(b, 3 + 2 * k, size, "column"))
         for k, size in enumerate((*sizes, *out_sizes))
@@ -578,7 +564,7 @@ def _regrouped(b: Builder, sizes: tuple[int, ...], out_sizes: tuple[int, ...]) -
 
 @as_kernel
 def _tidied(b: Builder, size: int, vals_size: int) -> None:
-    (first, end), stop = _share(b), b.slot(2, "i64", "stop")
+    (first, end), stop = lengths.share(b), b.slot(2, "i64", "stop")
     pos, crd, vals, twice = vectors(b, 3, (8, size, vals_size, 8), ("pos", "crd", "vals", "twice"))
     number, *kept = vectors(b, 7, (8, size, vals_size), ("number", "kept", "kept"))
     segment_loops.tidied(b, first, end, pos, Segments((crd, vals), kept, number, stop), twice)

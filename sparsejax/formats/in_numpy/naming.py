@@ -1,0 +1,58 @@
+"""The entries of segments whose coordinates a list names, in NumPy.
+
+before:  pos = 0 2, crd = 0 2, the list 2 0 2
+after:   pos = 0 3, crd = 0 1 2: coordinate 2 at places 0 and 2 of the list, 0 at place 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsejax.formats.runs import before, crd_dtype
+
+Array = NDArray[Any]
+
+
+def mapped(pos: Array, crd: Array, listed: Array, extent: int, vals: Array) -> tuple[Array, Array, Array] | None:
+    """(pos, crd, vals) of those that a list names, each once; None where it names one twice: see `passes.Passes.mapped`."""
+    table = np.full(extent, -1, crd_dtype(len(listed)))
+    places = np.arange(len(listed), dtype=table.dtype)
+    table[listed] = places
+    if (table[listed] != places).any():
+        return None
+    first, end = int(pos[0]), int(pos[-1])
+    place = table[crd[first:end]]
+    inside = place >= 0
+    number = inside.nonzero()[0]
+    made, crd, vals = before(inside)[pos - first], place[number], vals[first:end][number]
+    if (listed[1:] > listed[:-1]).all():
+        return made, crd, vals
+    key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * len(listed) + crd
+    order = key.argsort(kind="stable")
+    return made, crd[order], vals[order]
+
+
+def named(
+    pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
+) -> tuple[Array, Array, list[Array]]:
+    """(pos, crd, columns) of those that a list names, whose `places` are numbered: see `passes.Passes.named`."""
+    ends, order = places
+    first, end = int(pos[0]), int(pos[-1])
+    crd = crd[first:end]
+    begin = ends[crd]
+    counts = ends[crd + 1] - begin
+    total = before(counts)
+    made = total[pos - first]
+    number = np.arange(len(crd)).repeat(counts)
+    number += first
+    place = np.arange(len(number)) + (begin - total[:-1]).repeat(counts)
+    new = order[place]
+    extent = len(order)
+    key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * extent + new
+    sort = key.argsort(kind="stable")
+    number = number[sort]
+    return made, new[sort].astype(crd_dtype(extent), copy=False), [column[number] for column in columns]
