@@ -7,8 +7,8 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats.passes import Passes
-from sparsejax.jit.runtime.passes import listed_segments
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
+from sparsejax.jit.runtime.passes.listed import listed_segments
 
 pytestmark = pytest.mark.rotating(16)
 

@@ -25,10 +25,7 @@ from sparsejax.jit.runtime.passes import (
     insertions,
     lengths,
     lined_diagonals,
-    listed_segments,
     long_segments,
-    mapped_segments,
-    named_segments,
     packed_entries,
     partitions,
     rotated_segments,
@@ -37,6 +34,7 @@ from sparsejax.jit.runtime.passes import (
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.largest import halving, heaps, leading_digits, listed_rows
 from sparsejax.jit.runtime.passes.largest.keys import covers
+from sparsejax.jit.runtime.passes.listed import listed_segments, mapped_segments, named_segments
 from sparsejax.jit.runtime.passes.packed_entries import Tested
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,

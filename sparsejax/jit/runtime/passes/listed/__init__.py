@@ -1,0 +1,1 @@
+"""Passes over segments that lists of numbers name, and over lists of rows that increase."""
