@@ -143,6 +143,9 @@ def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Form
         return known.of(storage)  # type: ignore[no-any-return]
     first, second = max(0, -offset), max(0, offset)
     count = max(0, min(storage.shape[axis1] - first, storage.shape[axis2] - second))
+    if not count:  # as of the nearest diagonal that is outside
+        offset = max(min(offset, storage.shape[axis2]), -storage.shape[axis1])
+        first = max(0, -offset)
     dims = unlisted.listed_rows(storage.format)
     if dims is not None and count:
         begin = (first, second) if dims == (axis1, axis2) else (second, first)

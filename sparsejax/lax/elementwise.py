@@ -134,8 +134,10 @@ def elementwise(op: str, *args: Any) -> Any:
         if type(a) is SymbolicDim:
             check_fits(a, dtype)
     values = _numbers(args, values)
-    if op == "power" and loops[0][1].kind == "i":
-        _check_exponent(values[1])
+    if op == "power" and loops[0][1].kind == "i" and _is_negative(values[1]):
+        if not any(type(n) is int and not n for v in values if not is_python_scalar(v) for n in v.shape):
+            raise ValueError(NEGATIVE_POWER)
+        values[1] = 1 if is_python_scalar(values[1]) else values[1]  # of no elements, any number is the exponent
     return primitives[op].bind(*values, loops=loops)
 
 
@@ -162,11 +164,9 @@ def _is_numpy_scalar(value: Any) -> bool:
     return isinstance(value, np.generic) or (type(value) is np.ndarray and not value.shape)
 
 
-def _check_exponent(exponent: Any) -> None:
-    """ValueError where it is plain that an exponent of integers is negative: of others, kernels find out (`emit`)."""
-    known = exponent if is_python_scalar(exponent) else exponent.fill_value
-    if known < 0:
-        raise ValueError(NEGATIVE_POWER)
+def _is_negative(exponent: Any) -> bool:
+    """Whether it is plain that an exponent of integers is negative: of others, kernels find out (`emit`)."""
+    return bool((exponent if is_python_scalar(exponent) else exponent.fill_value) < 0)
 
 
 def _promoted(value: Any) -> Aval:

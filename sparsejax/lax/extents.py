@@ -65,14 +65,14 @@ unit_p = Primitive(
     "unit",
     typing=lambda shape, k, dtype, format: Aval(shape, dtype, format, dtype.type(0)),
     reference=lambda shape, k, dtype, format: np.eye(shape[0], shape[1], k, dtype),
-    call=lambda out_aval, shape, k, dtype, format: diagonals.on_diagonal(np.ones(1, dtype), shape, k, format),
+    call=lambda out_aval, shape, k, dtype, format: unit(shape, k, dtype, format).storage,
 )
 """Ones on a diagonal."""
 triangle_p = Primitive(
     "triangle",
     typing=lambda shape, k, lower: Aval(shape, BOOL, RUNS, np.False_),
     reference=lambda shape, k, lower: _lower(shape, k) if lower else ~_lower(shape, k - 1),
-    call=lambda out_aval, shape, k, lower: diagonals.triangle(shape, k, lower),
+    call=lambda out_aval, shape, k, lower: diagonals.triangle(shape, nearest(k, shape), lower),
 )
 """Where a triangle is."""
 
@@ -162,7 +162,17 @@ def unit(shape: tuple[Any, Any], k: int, dtype: np.dtype[Any], format: Format) -
     """Ones on the k-th diagonal of a sparse matrix: one that is there where the extents are known."""
     if not is_known(shape):
         return unit_p.bind(shape=shape, k=k, dtype=dtype, format=format)
-    return Array(diagonals.on_diagonal(np.ones(1, dtype), shape, k, format))
+    return Array(diagonals.on_diagonal(np.ones(1, dtype), shape, nearest(k, shape), format))
+
+
+def nearest(k: int, shape: tuple[int, ...]) -> int:
+    """The k-th diagonal of a matrix, or the nearest one outside it if that is farther out.
+
+    >>> nearest(2, (3, 3)), nearest(10**30, (3, 4)), nearest(-(10**30), (3, 4))
+    (2, 4, -3)
+    """
+    *_, rows, columns = shape
+    return min(max(k, -rows), columns)
 
 
 @functools.lru_cache(maxsize=64)
@@ -174,4 +184,4 @@ def triangle(shape: tuple[Any, Any], k: int, lower: bool) -> Any:
     """A mask of the places on and below the k-th diagonal, or on and above it."""
     if not is_known(shape):
         return triangle_p.bind(shape=shape, k=k, lower=lower)
-    return _triangle(shape, k, lower)
+    return _triangle(shape, nearest(k, shape), lower)

@@ -16,7 +16,7 @@ from sparsejax.formats import Format, convert, passes
 from sparsejax.formats.parts import unlisted
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
-from sparsejax.lax.extents import coordinates, even, is_known, number, triangle
+from sparsejax.lax.extents import coordinates, even, is_known, nearest, number, triangle
 from sparsejax.lax.structural import convert_format, extent, extents, integer
 from sparsejax.numpy.making import array, check_device, eye, own, zeros, zeros_like
 
@@ -160,7 +160,7 @@ def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Array:
     """`numpy.tri`: ones on and below the k-th diagonal, dense."""
     rows, columns = extents((n, n if m is None else m))
     if is_known((rows, columns)):
-        return own(np.tri(rows, columns, k, dtype))
+        return own(np.tri(rows, columns, nearest(integer(k, "k"), (rows, columns)), dtype))
     made = triangle((rows, columns), integer(k, "k"), lower=True)
     return convert_format(convert_element_type(made, dtypes.canonical(dtype)), "dense")
 

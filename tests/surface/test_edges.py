@@ -290,3 +290,25 @@ def test_operands_without_coordinates_are_walked_together():
         for function in functions:
             for run in (function, sj.jit(function)):
                 assert run(*operands).todense().shape == shape
+
+
+@pytest.mark.parametrize("k", [2**31, 2**62, 2**63 - 1, 2**63, 10**30, -(2**31), -(2**63), -(10**30), 3, -2, 1])
+@pytest.mark.parametrize("form", ["dense", "csr", "csc", "coo", "dcsr", "ell"])
+def test_diagonals_far_outside(form, k):
+    """As of the nearest one outside, without a number that C cannot hold."""
+    x = np.arange(1, 7).reshape(2, 3)
+    near = max(-5, min(5, k))
+    for a in (sj.array(x, format=form), sj.array(np.eye(2, 3, dtype=int), format=form)):
+        full = a.todense()
+        for got, want in (
+            (snp.tril(a, k), np.tril(full, near)),
+            (snp.triu(a, k), np.triu(full, near)),
+            (snp.diagonal(a, k), np.diagonal(full, near)),
+            (snp.trace(a, k), np.trace(full, near)),
+            (snp.tri(2, 3, k), np.tri(2, 3, near)),
+            (sj.jit(lambda a: snp.tril(a, k))(a), np.tril(full, near)),
+            (sj.jit(lambda a: snp.diagonal(a, k))(a), np.diagonal(full, near)),
+        ):
+            np.testing.assert_array_equal(got.todense(), want)
+        if form != "dense":
+            np.testing.assert_array_equal(snp.eye(2, 3, k, format=form).todense(), np.eye(2, 3, near))

@@ -117,3 +117,19 @@ def test_negative_exponents_of_numbers_that_a_function_computes():
             sj.array([1]) ** number
     with pytest.raises(OverflowError):
         sj.array(np.array([1], np.uint8)) ** -1
+
+
+@pytest.mark.parametrize("exponent", [-1, -3, np.int64(-2), np.array(-2), 2])
+@pytest.mark.parametrize("form", ["dense", "csr", "coo"])
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.bool_])
+def test_of_no_elements(dtype, form, exponent):
+    x = np.zeros((0, 3), dtype)
+    a, want = sj.array(x, format=form), x**exponent
+    for got in (a**exponent, sj.jit(lambda a: a**exponent)(a), sj.jit(lambda a, t: a**t)(a, exponent)):
+        assert got.shape == want.shape and got.dtype == want.dtype
+    x = np.ones((2, 3), dtype)
+    a = sj.array(x, format=form)
+    for run in (lambda: a**exponent, lambda: sj.jit(lambda a, t: a**t)(a, exponent)):
+        if exponent < 0:
+            with pytest.raises(ValueError, match="negative integer powers"):
+                run()

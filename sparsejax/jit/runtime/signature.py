@@ -68,6 +68,10 @@ class Signature:
                 raise ValueError(NEGATIVE_POWER)
 
 
+def _known(extent: Any) -> int | None:
+    return extent if type(extent) is int else None
+
+
 def limits_of(jaxpr: Jaxpr) -> Limits:
     """The inputs that are Python integers, with the integer dtypes that elementwise operations convert them to, and whether they
     are exponents there."""
@@ -77,7 +81,7 @@ def limits_of(jaxpr: Jaxpr) -> Limits:
         params = eqn.param_dict
         wanted = params["loops"][0] if "loops" in params else ()
         for k, (atom, dtype) in enumerate(zip(eqn.inputs, wanted, strict=False)):
-            exponent = eqn.primitive.name == "power" and k == 1
+            exponent = eqn.primitive.name == "power" and k == 1 and 0 not in map(_known, eqn.outputs[0].aval.shape)
             if atom in weak and dtype.kind in "iu" and (exponent or dtype != atom.aval.dtype):
                 found[weak[atom], dtype, exponent] = None
     return list(found)
