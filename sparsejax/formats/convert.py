@@ -204,7 +204,7 @@ def from_coords(
     if canonical:
         made = _assemble(format.split(columns), vals, extents, format, fill_value)
     else:
-        made = _ordered(columns, vals, extents, format, fill_value, combine, distinct=False)
+        made = _ordered([*columns, vals], extents, format, fill_value, combine, distinct=False)
 
     def own(buffer: Array) -> Array:
         return buffer.copy() if any(np.may_share_memory(buffer, given) for given in (*columns, vals)) else buffer
@@ -224,7 +224,19 @@ def from_columns(
 ) -> Storage:
     """As `from_coords`, of vectors that nobody changes any more, which may be shared; of `distinct` entries, sorted by all but the
     first `places` levels of `format` (None: that is to be seen)."""
-    return _ordered(columns, vals, shape, format, fill_value, None, distinct, places)
+    return _ordered([*columns, vals], shape, format, fill_value, None, distinct, places)
+
+
+def from_entries(
+    given: list[Array],
+    shape: tuple[int, ...],
+    format: Format,
+    fill_value: Any,
+    distinct: bool = False,
+    places: int | None = None,
+) -> Storage:
+    """As `from_columns`, of columns and, last, values that only a list holds, which is emptied: what was moved is let go."""
+    return _ordered(given, shape, format, fill_value, None, distinct, places)
 
 
 def assembled(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:
@@ -237,8 +249,7 @@ def assembled(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
 
 
 def _ordered(
-    columns: Sequence[Array],
-    vals: Array,
+    given: list[Array],
     shape: tuple[int, ...],
     format: Format,
     fill_value: Any,
@@ -248,18 +259,25 @@ def _ordered(
 ) -> Storage:
     """Order entries for `format`, merge duplicates unless they are `distinct`, and assemble.
 
-    They must be sorted by the first `places` levels of `format`; None: that is to be seen.
+    They must be sorted by the first `places` levels of `format`; None: that is to be seen. What is given is let go.
     """
+    *columns, vals = given
+    given.clear()
     if not format.ndim:
         if len(vals) != 1:
             total = (combine or _default_combine(vals)).reduce(vals) if len(vals) else fill_value
             vals = np.asarray([total], vals.dtype)
         return _assemble([], vals, shape, format, fill_value)
     keys = format.split(columns)
+    del columns
     places = ordering.unsorted(keys) if places is None else places
     if places == 1 and distinct and _listed_below_dense(format):
         return _bucketed(keys, vals, shape, format, fill_value)
-    keys, vals = ordering.arranged(keys, vals, format.level_extents(shape), places)
+    held = [*keys, vals]
+    del keys, vals
+    ordering.arrange(held, format.level_extents(shape), places)
+    *keys, vals = held
+    del held
     if not distinct:
         keys, vals = _combine(keys, vals, combine)
     return _assemble(keys, vals, shape, format, fill_value)
@@ -362,7 +380,8 @@ def to_dense(storage: Storage) -> Array:
             )
         if not all(level.unique for level in form.levels):
             coo = Format((Coordinate(),) * form.ndim)
-            return to_dense(_ordered(*storage.expand(), storage.shape, coo, storage.fill_value, None, distinct=False))
+            columns, vals = storage.expand()
+            return to_dense(from_columns(columns, vals, storage.shape, coo, storage.fill_value))
         cleared = storage.cache["cleared"] = not any(np.asarray(storage.fill_value).tobytes())
     out = np.zeros(storage.shape, storage.vals.dtype) if cleared else np.full(storage.shape, storage.fill_value)
     if _written is not None and _written(storage, out):
@@ -433,7 +452,7 @@ def from_dense(array: Array, format: Format, fill_value: Any) -> Storage:
         return Storage(format, array.shape, fill, buffers, stored[key])
     keys = np.nonzero(differs)
     if format.blocked:
-        return _ordered(keys, stored[keys], array.shape, format, fill, None, distinct=True)
+        return from_columns(keys, stored[keys], array.shape, format, fill, True)
     return _assemble(keys, stored[keys], array.shape, format, fill)
 
 

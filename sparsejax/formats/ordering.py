@@ -6,6 +6,7 @@ are split into digits, so that the cost never depends on them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -15,6 +16,8 @@ from sparsejax.formats.passes import Array
 
 CROWDED = 4
 """Lines that there may be for each entry where entries are put into lines, and ordered in each."""
+SHORT = 32
+"""Entries of a row up to which rows are short."""
 HEAD = 4096  # entries looked at first, since unsorted entries mostly show early
 
 
@@ -40,17 +43,57 @@ def arranged(keys: Sequence[Array], vals: Array, extents: Sequence[int], places:
     >>> arranged([np.array([2, 0]), np.array([0, 5])], np.array([1.0, 2.0]), (3, 6), 1)
     ([array([0, 2]), array([5, 0])], array([2., 1.]))
     """
-    if places == len(keys) == 2 and extents[0] <= max(passes.MANY, CROWDED * len(vals)):
-        many = passes.over(len(vals))
-        pos, (inner, moved) = many.bucketed(keys[0], [keys[1], vals], extents[0])
-        inner, moved, _ = many.tidied(pos, inner, moved)  # a pass less
-        return [many.owners(pos), inner], moved
-    columns = list(keys)
+    held = [*keys, vals]
+    arrange(held, extents, places)
+    return held[:-1], held[-1]
+
+
+def arrange(held: list[Array], extents: Sequence[int], places: int) -> None:
+    """`arranged`, of keys and, last, values that only a list holds: each vector is let go as soon as it was moved."""
+    if places > 1 and _in_rows(len(held[-1]), extents[: len(held) - 1]):
+        _by_rows(held, extents)
+        return
     for place in reversed(range(places)):
-        key = columns.pop(place)
-        key, (*columns, vals) = passes.over(len(key)).ordered(key, [*columns, vals], extents[place])
-        columns.insert(place, key)
-    return columns, vals
+        key, extent = held.pop(place), extents[place]
+        many = passes.over(len(key))
+        if len(key) < passes.MANY or extent > CROWDED * len(key):
+            key, held[:] = many.ordered(key, held, extent)
+        else:
+            pos, held[:] = many.bucketed(key, held, extent)
+            key = many.owners(pos)
+            del pos
+        held.insert(place, key)
+        del key
+
+
+def _in_rows(entries: int, extents: Sequence[int]) -> bool:
+    """Whether to put entries into the rows of the first key, and in order in each: of two keys a pass less; of more if rows are short."""
+    rows, *inner = extents
+    if not inner or rows > max(passes.MANY, CROWDED * entries):
+        return False
+    return len(inner) == 1 or (SHORT * rows >= entries >= passes.MANY and math.prod(inner) < 2**63)
+
+
+def _by_rows(held: list[Array], extents: Sequence[int]) -> None:
+    """`arrange` by all keys, the inner ones as one number."""
+    rows, *inner = extents
+    lead, vals = held.pop(0), held.pop()
+    many, size = passes.over(len(vals)), math.prod(inner)
+    if len(inner) > 1:
+        held[:] = many.regrouped(held, inner, [size])
+    (key,) = held
+    held.clear()
+    there = len(inner) > 1 and is_sorted([lead])
+    if there:
+        pos, vals = many.offsets(lead, rows), vals.copy()
+    else:
+        pos, (key, vals) = many.bucketed(lead, [key, vals], rows)
+        del lead
+    key, vals, _ = many.tidied(pos, key, vals)
+    if not there:
+        lead = many.owners(pos)
+    del pos
+    held += [lead, *(many.regrouped([key], [size], inner) if len(inner) > 1 else [key]), vals]
 
 
 def unsorted(keys: Sequence[Array]) -> int:

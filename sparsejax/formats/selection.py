@@ -116,20 +116,21 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
     shape = list(first.shape)
     shape[axis] = sum(s.shape[axis] for s in storages)
     sparse = [convert.convert(s, Format.parse("coo", s.ndim)) if s.format.is_dense else s for s in storages]
+    formats = {s.format for s in sparse}
+    places = convert.levels_to_sort(formats.pop(), format, axis) if len(formats) == 1 else None
+    distinct = all(level.unique for s in sparse for level in s.format.levels)
     expanded = [s.expand() for s in sparse]
-    columns = [
+    held = [
         np.concatenate([found[d] for found, _ in expanded], dtype=crd_dtype(extent), casting="unsafe")
         for d, extent in enumerate(shape)
     ]
     entry = extent = 0
     for storage, (_, vals) in zip(sparse, expanded, strict=True):
-        columns[axis][entry : entry + len(vals)] += extent
+        held[axis][entry : entry + len(vals)] += extent
         entry, extent = entry + len(vals), extent + storage.shape[axis]
-    formats = {s.format for s in sparse}
-    places = convert.levels_to_sort(formats.pop(), format, axis) if len(formats) == 1 else None
-    distinct = all(level.unique for s in sparse for level in s.format.levels)
-    vals = np.concatenate([vals for _, vals in expanded])
-    return convert.from_columns(columns, vals, tuple(shape), format, first.fill_value, distinct, places)
+    held.append(np.concatenate([vals for _, vals in expanded]))
+    del expanded, vals
+    return convert.from_entries(held, tuple(shape), format, first.fill_value, distinct, places)
 
 
 def _joined_rows(storages: Sequence[Storage], axis: int, format: Format) -> Storage | None:

@@ -283,8 +283,12 @@ def _in_zeros(x: Any, widths: Sequence[Sequence[int]]) -> Any:
 
 
 def _surrounded(x: Any, pad_width: Any, value: Any) -> Array | None:
-    """A sparse array that is there, outside `jit`, with its fill around it: pairs of Python's integers, one number as the value. None for others."""
-    if type(x) is not Array or x.format.is_dense or type(pad_width) not in (list, tuple) or len(pad_width) != x.ndim:
+    """A sparse array that is there, outside `jit`, with its fill around it: pairs of Python's integers, or one, one number as the value. None for others."""
+    if type(x) is not Array or x.format.is_dense:
+        return None
+    if type(pad_width) is int:
+        pad_width = ((pad_width, pad_width),) * x.ndim
+    if type(pad_width) not in (list, tuple) or len(pad_width) != x.ndim:
         return None
     for pair in pad_width:
         if type(pair) not in (list, tuple) or len(pair) != 2 or any(type(n) is not int or n < 0 for n in pair):

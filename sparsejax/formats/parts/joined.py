@@ -40,6 +40,12 @@ def joined(storages: Sequence[Storage], axis: int) -> Storage | None:
     level = form.levels[place]
     if not located.searched(form):
         return None
+    alone = _alone(storages)
+    if alone is not None and not form.is_dense:
+        before, after = (sum(s.shape[axis] for s in some) for some in (storages[:alone], storages[alone + 1 :]))
+        made = surrounded(storages[alone], [(before, after) if d == axis else (0, 0) for d in range(len(form.order))])
+        if made is not None:
+            return made
     if place and not level.full and all(lv.full for lv in form.levels[:place]):
         return _interleaved(storages, axis) if place + 1 == len(form.levels) else None
     return None if place else _behind(storages, axis)

@@ -22,7 +22,7 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.segments import check_size, ranges
-from sparsejax.formats.parts import located, of_lists, plain, unlisted
+from sparsejax.formats.parts import located, of_lists, plain, pruned, unlisted
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -84,24 +84,90 @@ def by_coordinates(storage: Storage, keys: Sequence[Key], axes: Sequence[int], f
     """As `taken`, for any formats: of all entries, those that are kept are ordered for `format` and assembled. O(n log n) for n entries and
     coordinates that are named."""
     columns, vals = storage.expand()
+    held = [*columns, vals]
+    del columns, vals
+    _drop(held, storage, keys)
+    form = storage.format
+    level = {d: k for k, d in enumerate(form.order)}
+    moved = [-1]
     for d, key in enumerate(keys):
         if isinstance(key, range):
-            inside = (columns[d] >= min(key.start, key[-1])) & (columns[d] <= max(key.start, key[-1])) if key else None
-            if inside is None:
-                number = np.empty(0, np.int64)
-            else:
-                if abs(key.step) > 1:
-                    inside &= (columns[d] - np.int64(key.start)) % key.step == 0
-                number = np.flatnonzero(inside)
-            columns, vals = [column[number] for column in columns], vals[number]
-            columns[d] = (columns[d].astype(np.int64) - key.start) // key.step
+            held[d] = _placed(held[d], key)
+            moved += [level[d]] if key.step < 0 and d not in axes else []
         elif key is not None:
-            columns, vals = _named(columns, vals, d, key, storage.shape[d])
+            moved += [] if _ranked(held, d, key, storage.shape[d]) else [level[d]]
     shape = tuple(_length(key, n) for key, n in zip(keys, storage.shape, strict=True))
     kept = [d for d in range(storage.ndim) if d not in axes]
-    distinct = all(level.unique for level in storage.format.levels)
-    own = [columns[d].astype(crd_dtype(shape[d]), copy=False) for d in kept]
-    return convert.from_columns(own, vals, tuple(shape[d] for d in kept), format, storage.fill_value, distinct)
+    distinct = all(level.unique for level in form.levels)
+    held[:] = [*(held[d].astype(crd_dtype(shape[d]), copy=False) for d in kept), held[-1]]
+    places = max(moved) + 1 if _same_order(form, format, kept) and not axes else None
+    return convert.from_entries(held, tuple(shape[d] for d in kept), format, storage.fill_value, distinct, places)
+
+
+def _same_order(form: Format, format: Format, kept: Sequence[int]) -> bool:
+    """Whether what remains of entries in the order of `form` is in that of `format`."""
+    if form.blocked or format.blocked or not all(level.ordered for level in form.levels):
+        return False
+    return [kept.index(d) for d in form.order if d in kept] == list(format.order)
+
+
+def _drop(held: list[Array], storage: Storage, keys: Sequence[Key]) -> None:
+    """Of columns and, last, values, the entries that are in all ranges."""
+    lead = storage.format.order[0]
+    inside: Array | None = None
+    for d, key in sorted(enumerate(keys), key=lambda pair: pair[0] != lead):
+        if not isinstance(key, range) or len(key) == storage.shape[d]:
+            continue
+        low, high = (min(key[0], key[-1]), max(key[0], key[-1])) if key else (0, -1)
+        column = held[d]
+        if d == lead and storage.format.levels[0].ordered and not storage.format.blocked:
+            ends = column.searchsorted(np.array([low, min(high + 1, storage.shape[d])]).astype(column.dtype))
+            first, end = int(ends[0]), int(ends[1]) if high + 1 < storage.shape[d] else len(column)
+            held[:] = [_part(vector, first, end) for vector in held]
+            column = held[d]
+            if abs(key.step) < 2:
+                continue
+        here = (column >= low) & (column <= high)
+        if abs(key.step) > 1:
+            here &= (column - column.dtype.type(key.start)) % key.step == 0
+        if inside is None:
+            inside = here
+        else:
+            inside &= here
+    if inside is not None:
+        count = len(inside)
+        _, held[:] = passes.over(count).chosen(np.array([0, count]), inside, held)
+
+
+def _placed(column: Array, key: range) -> Array:
+    """The places of coordinates in a range that has them."""
+    if not key.start and key.step == 1:
+        return column
+    start = column.dtype.type(key.start)
+    made: Array = column - start if key.step > 0 else start - column
+    if abs(key.step) > 1:
+        made //= column.dtype.type(abs(key.step))
+    return made
+
+
+def _ranked(held: list[Array], d: int, key: Array, extent: int) -> bool:
+    """Of columns and, last, values, the entries whose coordinates d are in the list `key`, with their places in it. Whether they are in the order that
+    they had, as the list increases."""
+    *columns, vals = held
+    if _tabled(extent, len(vals) + len(key)):
+        table = np.full(extent, -1, crd_dtype(len(key)))
+        places = np.arange(len(key), dtype=table.dtype)
+        table[key] = places
+        if (table[key] == places).all():
+            del columns, vals
+            held[d] = passes.over(len(held[d])).take(table, held[d])
+            if len(key) < extent:
+                inside = held[d] >= 0
+                _, held[:] = passes.over(len(inside)).chosen(np.array([0, len(inside)]), inside, held)
+            return bool((key[1:] > key[:-1]).all())
+    columns, vals = _named(columns, vals, d, key, extent)
+    held[:] = [*columns, vals]
+    return False
 
 
 def _named(columns: list[Array], vals: Array, d: int, key: Array, extent: int) -> tuple[list[Array], Array]:
@@ -167,7 +233,10 @@ def _runs(form: Format, axes: tuple[int, ...], format: Format) -> tuple[_Run, ..
     for first, stop in form.runs:
         level, dims = form.levels[first], form.order[first:stop]
         run = _Run(level.full, first, stop, dims, any(d in axes for d in dims))
-        if not (run.dense or (isinstance(level, Compressed | Coordinate) and level.unique and not run.gone)):
+        if not (run.dense or (isinstance(level, Compressed | Coordinate) and level.unique)):
+            return None
+        above = form.levels[first - 1] if first else None
+        if run.gone and not run.dense and (stop - first > 1 or (above is not None and above.full)):
             return None
         made.append(run)
     left = [form.levels[run.first : run.stop] for run in made if not run.gone]
@@ -187,7 +256,7 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
             if not count:
                 return None
     kept, last = _WHOLE, len(old)
-    buffers: list[tuple[Array, ...]] = []
+    made: list[pruned.Level] = []
     moved = listed = changed = False
     for dense, first, stop, dims, gone in runs:
         lead = dims[0]
@@ -196,68 +265,61 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
             kept = _below(kept, key, old[lead])
             changed = changed or (listed and key is not None)
             if not gone:
-                buffers.append(())
+                made.append(pruned.Level(None, []))
             continue
-        pos, crd = storage.buffers[first]
-        more = [level[0] for level in storage.buffers[first + 1 : stop]]
-        keyed = keys[lead] is not None or (bool(more) and any(keys[d] is not None for d in dims))
+        pos, *crds = storage.buffers[first]
+        crds += [level[0] for level in storage.buffers[first + 1 : stop]]
+        keyed = any(keys[d] is not None for d in dims)
         if not keyed and kept.listed is None:
             begin, end = int(pos[kept.first]), int(pos[kept.stop])
-            if kept.first or end != len(crd) or len(pos) != kept.stop + 1:
-                pos = (
-                    _part(pos, kept.first, kept.stop + 1)
-                    if not begin
-                    else _frozen(pos[kept.first : kept.stop + 1] - begin)
-                )
-                crd, more = _part(crd, begin, end), [_part(c, begin, end) for c in more]
+            if kept.first or end != len(crds[0]) or len(pos) != kept.stop + 1:
+                pos = _part(pos, kept.first, kept.stop + 1) if not begin else pos[kept.first : kept.stop + 1] - begin
+                crds = [_part(c, begin, end) for c in crds]
             kept = Kept(begin, end)
         elif kept.stop - kept.first == 1 and kept.listed is None and _consecutive([keys[d] for d in dims]):
-            begin, end = _between(crd, int(pos[kept.first]), int(pos[kept.stop]), keys[lead])
-            if listed and begin == end:
-                return None
-            crd, more = _renumbered(crd, begin, end, keys[lead]), [_part(c, begin, end) for c in more]
-            pos, kept = _frozen(np.array([0, end - begin])), Kept(begin, end)
+            begin, end = _between(crds[0], int(pos[kept.first]), int(pos[kept.stop]), keys[lead])
+            crds = [_renumbered(crds[0], begin, end, keys[lead]), *(_part(c, begin, end) for c in crds[1:])]
+            pos, kept, changed = np.array([0, end - begin]), Kept(begin, end), changed or listed
         else:
-            columns: list[Array] = [crd, *more, vals if stop == last else np.arange(len(crd))]
+            count = len(crds[0])
+            columns: list[Array] = [*crds, vals if stop == last else np.arange(count, dtype=crd_dtype(count))]
             if kept.listed is None:
                 pos = pos[kept.first : kept.stop + 1]
             else:
                 count = len(kept.listed)
                 start, pos = passes.over(count).picked(pos, kept.listed)
                 columns = passes.over(max(count, int(pos[-1]))).copied(start, pos, columns)
+                del start
             if keyed:
                 found = _inside(pos, columns, [keys[d] for d in dims], [old[d] for d in dims])
                 if found is None:
                     return None
                 pos, columns = found
                 changed = changed or listed
-            if changed and not (pos[1:] > pos[:-1]).all():  # what is left empty is not stored in the levels above
-                return None
-            crd, *more, carried = columns
-            _frozen(pos)
-            _frozen(crd)
+            *crds, carried = columns
+            del columns
             if stop == last:
-                vals, moved = _frozen(carried), True
+                vals, moved = carried, True
             else:
                 kept = Kept(0, 0, carried)
+            del carried
+        if changed or gone:  # what is left empty is not stored in the levels above
+            full = pruned.pruned(made, pos)
+            if full is None or (gone and not made and len(crds[0]) != 1):
+                return None
+            pos = full
         listed = True
-        buffers.append((pos, crd))
-        for column in more:
-            buffers.append((_frozen(column),))
+        if not gone:
+            made.append(pruned.Level(pos, crds))
+    buffers = pruned.buffers_of(made)
     if not moved:
         if kept.listed is None:
-            vals = _frozen(_part(vals, kept.first, kept.stop))
+            vals = _part(vals, kept.first, kept.stop)
         else:
-            vals = _frozen(passes.over(len(kept.listed)).take(vals, kept.listed))
+            vals = passes.over(len(kept.listed)).take(vals, kept.listed)
     if axes:
         shape = [n for d, n in enumerate(shape) if d not in axes]
-    return Storage.of_frozen(format, tuple(shape), storage.fill_value, tuple(buffers), vals)
-
-
-def _frozen(array: Array) -> Array:
-    if array.flags.writeable:
-        array.flags.writeable = False
-    return array
+    return Storage.of_frozen(format, tuple(shape), storage.fill_value, buffers, pruned.frozen(vals))
 
 
 def _part(buffer: Array, first: int, stop: int) -> Array:
@@ -290,7 +352,7 @@ def _renumbered(crd: Array, begin: int, end: int, chosen: Key) -> Array:
     kind = crd_dtype(len(chosen))
     if not chosen.start and kind == crd.dtype:
         return _part(crd, begin, end)
-    return _frozen(np.subtract(crd[begin:end], chosen.start, dtype=crd.dtype).astype(kind, copy=False))
+    return pruned.frozen(np.subtract(crd[begin:end], chosen.start, dtype=crd.dtype).astype(kind, copy=False))
 
 
 def _below(kept: Kept, key: Key, extent: int) -> Kept:
@@ -305,7 +367,7 @@ def _below(kept: Kept, key: Key, extent: int) -> Kept:
                     return Kept(base + key.start, base + key.start + len(key))
                 return Kept(0, 0, np.arange(base + key.start, base + key.stop, key.step))
             return Kept(0, 0, key + base if base else key)
-    above = np.arange(kept.first, kept.stop) if kept.listed is None else kept.listed
+    above = np.arange(kept.first, kept.stop) if kept.listed is None else kept.listed.astype(np.int64, copy=False)
     if isinstance(key, range) and len(key) == 1:
         return Kept(0, 0, above * extent + key.start)
     inner = np.arange(extent) if key is None else np.asarray(key, np.int64)
@@ -361,14 +423,8 @@ def _masked(pos: Array, columns: list[Array], keys: Sequence[Key]) -> tuple[Arra
     if inside is None:
         pos = pos - first
     else:
-        ends = np.append(0, np.cumsum(inside))
-        pos = ends[pos - first]
-        number = np.flatnonzero(inside)
-        columns = [column[number] for column in columns]
+        pos, columns = passes.over(len(inside)).chosen(pos - first, inside, columns)
     for k, key in enumerate(keys):
         if isinstance(key, range):
-            shifted = columns[k] - columns[k].dtype.type(key.start)
-            if key.step != 1:
-                shifted //= shifted.dtype.type(key.step)
-            columns[k] = shifted.astype(crd_dtype(len(key)), copy=False)
+            columns[k] = _placed(columns[k], key).astype(crd_dtype(len(key)), copy=False)
     return pos, columns

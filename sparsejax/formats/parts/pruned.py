@@ -1,0 +1,68 @@
+"""Coordinates below which nothing is left are not stored.
+
+pos 0 2 3, crd 1 4 0    below them pos 0 0 3 4: nothing is left at the first        pos 0 1 2, crd 4 0, below them pos 0 3 4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsejax.formats import passes
+from sparsejax.formats.passes import Array
+from sparsejax.formats.runs import before
+
+
+class Level(NamedTuple):
+    """A run of levels that list coordinates; a dense level has no `pos`."""
+
+    pos: Array | None
+    crds: list[Array]
+
+
+def pruned(above: list[Level], pos: Array) -> Array | None:
+    """`pos` of a level without empty segments, where the levels `above` it list coordinates, which lose theirs, upwards as far as dense levels. None where
+    there are dense levels below ones that list coordinates.
+
+    >>> levels = [Level(np.array([0, 2]), [np.array([1, 4])])]
+    >>> pruned(levels, np.array([0, 0, 3])), levels[0].crds
+    (array([0, 3]), [array([4])])
+    """
+    made, place = pos, len(above)
+    while place:
+        own, crds = above[place - 1]
+        if own is None:
+            return made if all(level.pos is None for level in above[:place]) else None
+        kept = pos[1:] > pos[:-1]
+        if kept.all():
+            return made
+        full = np.append(pos[:1], pos[1:][kept])
+        if place == len(above):
+            made = full
+        else:
+            above[place] = Level(full, above[place].crds)
+        count = len(kept)
+        _, crds = passes.over(count).chosen(np.array([0, count]), kept, crds)
+        pos = before(kept)[own]
+        place -= 1
+        above[place] = Level(pos, crds)
+    return made
+
+
+def buffers_of(levels: Sequence[Level]) -> tuple[tuple[Array, ...], ...]:
+    """The buffers of all levels, which nobody changes any more."""
+    made: list[tuple[Array, ...]] = []
+    for pos, crds in levels:
+        if pos is None:
+            made.append(())
+        else:
+            made += [(frozen(pos), frozen(crds[0])), *((frozen(crd),) for crd in crds[1:])]
+    return tuple(made)
+
+
+def frozen(array: Array) -> Array:
+    if array.flags.writeable:
+        array.flags.writeable = False
+    return array
