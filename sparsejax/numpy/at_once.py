@@ -96,11 +96,7 @@ def widened(key: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def reshaped(x: Array, shape: tuple[int, ...]) -> Array | None:
     """A dense array in the order of NumPy under another shape, over the same memory; None for other arrays."""
-    storage, aval = x._storage, x._aval
-    if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
-        return None
-    made_aval = _dense(aval, shape)
-    return made(Storage.dense(dense_template(made_aval.format, shape, storage.fill_value), storage.vals, {}), made_aval)
+    return None if _elements(x) is None else _over(x, _dense(x._aval, shape), x._storage.vals)
 
 
 def strided(x: Array, key: Any) -> Array | None:
@@ -114,16 +110,12 @@ def strided(x: Array, key: Any) -> Array | None:
     for part in parts:
         if type(part) is not slice and type(part) is not int and part is not Ellipsis:
             return None
-    storage, aval = x._storage, x._aval
-    if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
+    elements = _elements(x)
+    if elements is None:
         return None
-    found = np.array(storage.vals.reshape(aval.shape)[key])
+    found = np.array(elements[key])
     found.flags.writeable = False
-    made_aval = _dense(aval, found.shape)
-    return made(
-        Storage.dense(dense_template(made_aval.format, found.shape, storage.fill_value), found.reshape(-1), {}),
-        made_aval,
-    )
+    return _over(x, _dense(x._aval, found.shape), found.reshape(-1))
 
 
 def replaced(x: Array, key: Any, values: NDArray[Any], add: bool = False) -> Array | None:
@@ -138,18 +130,18 @@ def replaced(x: Array, key: Any, values: NDArray[Any], add: bool = False) -> Arr
     for part in parts:
         if type(part) is not slice and type(part) is not int and part is not Ellipsis:
             return None
-    storage, aval = x._storage, x._aval
-    if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
+    elements = _elements(x)
+    if elements is None:
         return None
-    vals, found = result_memory.written(aval.shape, aval.dtype)
-    np.copyto(found, storage.vals.reshape(aval.shape))
+    vals, found = result_memory.written(elements.shape, elements.dtype)
+    np.copyto(found, elements)
     part = found[parts if any(p is Ellipsis for p in parts) else (*parts, Ellipsis)]
     if add:
         with np.errstate(all="ignore"):
             np.add(part, values, out=part)
     else:
         part[...] = values
-    return made(Storage.dense(dense_template(aval.format, aval.shape, storage.fill_value), vals, {}), aval)
+    return _over(x, x._aval, vals)
 
 
 def moved(x: Any, function: Callable[..., NDArray[Any]], *args: Any) -> Array | None:
@@ -162,21 +154,17 @@ def moved(x: Any, function: Callable[..., NDArray[Any]], *args: Any) -> Array | 
     """
     if type(x) is not Array or current() is not None:
         return None
-    storage, aval = x._storage, x._aval
-    if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
+    elements = _elements(x)
+    if elements is None:
         return None
     try:
-        found = np.asarray(function(storage.vals.reshape(aval.shape), *args), order="C")
+        found = np.asarray(function(elements, *args), order="C")
     except (ValueError, OverflowError):  # too large, or of no dimension: the longer road says what is wrong
         return None
     if found.base is not None:
         found = found.copy()
     found.flags.writeable = False
-    made_aval = _dense(aval, found.shape)
-    return made(
-        Storage.dense(dense_template(made_aval.format, found.shape, storage.fill_value), found.reshape(-1), {}),
-        made_aval,
-    )
+    return _over(x, _dense(x._aval, found.shape), found.reshape(-1))
 
 
 def picked(x: Array, key: Any) -> Array | None:
@@ -188,16 +176,17 @@ def picked(x: Array, key: Any) -> Array | None:
     Array([5, 5, 0], dtype=int64)
     """
     parts = key if type(key) is tuple else (key,)
-    axis, shape = -1, x._aval.shape
+    axis = -1
     for d, part in enumerate(parts):
         if type(part) is np.ndarray and axis < 0:
             axis = d
         elif type(part) is not slice or part != _WHOLE:
             return None
-    storage, aval = x._storage, x._aval
-    if axis < 0 or len(parts) > len(shape) or aval.weak_type or aval.format != Format.parse("dense", len(shape)):
+    elements = _elements(x) if axis >= 0 else None
+    if elements is None or len(parts) > elements.ndim:
         return None
-    index, extent = parts[axis], shape[axis]
+    shape, index = elements.shape, parts[axis]
+    extent = shape[axis]
     if index.dtype.kind == "b" and index.shape == (extent,):
         index = index.nonzero()[0]
     elif index.dtype.kind in "iu" and index.ndim:
@@ -205,12 +194,24 @@ def picked(x: Array, key: Any) -> Array | None:
     else:
         return None
     result = *shape[:axis], *index.shape, *shape[axis + 1 :]
-    if math.prod(result) * aval.dtype.itemsize > PICKED:
+    if math.prod(result) * elements.itemsize > PICKED:
         return None
-    vals, found = result_memory.written(result, aval.dtype)
-    storage.vals.reshape(shape).take(index, axis, found, "clip")  # in bounds: any other mode would copy once more
-    made_aval = _dense(aval, result)
-    return made(Storage.dense(dense_template(made_aval.format, result, storage.fill_value), vals, {}), made_aval)
+    vals, found = result_memory.written(result, elements.dtype)
+    elements.take(index, axis, found, "clip")  # in bounds: any other mode would copy once more
+    return _over(x, _dense(x._aval, result), vals)
+
+
+def _elements(x: Array) -> NDArray[Any] | None:
+    """The elements of a dense array in the order of NumPy; None for other arrays, and those of a weak type."""
+    aval = x._aval
+    if aval.weak_type or aval.format != Format.parse("dense", len(aval.shape)):
+        return None
+    return x._storage.vals.reshape(aval.shape)
+
+
+def _over(x: Array, aval: Aval, vals: NDArray[Any]) -> Array:
+    """A dense array of a type over these values, which are made of those of `x`."""
+    return made(Storage.dense(dense_template(aval.format, aval.shape, x._storage.fill_value), vals, {}), aval)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -100,15 +100,9 @@ class Ref:
 
     def set(self, values: Any) -> Any:
         """`x` with `values` there; of values for one coordinate, the last."""
-        found = self._in_copy(values)
-        if found is None:
-            found = self._as_program("set", values)
+        found = self._at_once("set", values)
         if found is not None:
             return found
-        found = self._set_at_once(values)
-        if found is not None:
-            self._warn_of_fills(values, found)
-            return self._whole(found)
         made = self._values(values)
         if self.index.given and self.x.format.is_dense and made.format.is_dense and made.size:
             key = self._vectors(), self._chosen(), self.index.single
@@ -124,16 +118,33 @@ class Ref:
                 f"set stored {added} more entries that equal the fill {made.fill_value}, in an array of {self.x.nnz}; "
                 "sparsejax.numpy.where(mask, fill, x) changes what is stored and adds nothing, and sparsejax.prune(x) drops such entries",
                 SparseEfficiencyWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
-    def _set_at_once(self, values: Any, add: bool = False) -> Any:
-        """`set`, or `add`, on a sparse array that is there, outside `jit`; else None. What is added is what `values` store."""
-        x, index = self.x, self.index
-        if type(x) is not Array or x.format.is_dense or not x.ndim or current() is not None:
+    def _is_there(self) -> bool:
+        """Whether the array is there and nothing is traced."""
+        return type(self.x) is Array and current() is None
+
+    def _at_once(self, method: str, values: Any) -> Any:
+        """`set`, or `add`, of values that are there on an array that is there, by the shortest way; None where that is no short one."""
+        if not self._is_there() or isinstance(values, Tracer):
             return None
+        add = method == "add"
+        if self.x.format.is_dense:
+            found = self._in_copy(values, add)
+            return self._as_program(method, values) if found is None else found
+        found = self._in_lists(values, add)
+        if found is None:
+            return None
+        if not add:
+            self._warn_of_fills(values, found)
+        return self._whole(found)
+
+    def _in_lists(self, values: Any, add: bool) -> Any:
+        """`set`, or `add`, on a sparse array; else None. What is added is what `values` store."""
+        x, index = self.x, self.index
         vectors = {d: concrete(a) for d, a in index.arrays.items()}
-        if isinstance(values, Tracer) or any(v is None for v in vectors.values()):
+        if not x.ndim or any(v is None for v in vectors.values()):
             return None
         given = numbers(values, x.dtype)
         if given is None:
@@ -153,12 +164,10 @@ class Ref:
         given = given.reshape([*rest[: index.first], *flat, *rest[index.first :]])
         return at_once.updated(x, index.ranges, vectors, index.first, index.single, given, add)
 
-    def _in_copy(self, values: Any, add: bool = False) -> Any:
-        """`set`, or `add`, at integers and slices of a dense array that is there, of dense values that broadcast, outside `jit`; else None."""
+    def _in_copy(self, values: Any, add: bool) -> Any:
+        """`set`, or `add`, at integers and slices of a dense array, of dense values that broadcast; else None."""
         x, index = self.x, self.index
-        if type(x) is not Array or not x.format.is_dense or index.given or self.added or config.forcing:
-            return None
-        if current() is not None or isinstance(values, Tracer):
+        if index.given or self.added or config.forcing:
             return None
         given = numbers(values, x.dtype)
         if given is None:
@@ -170,14 +179,9 @@ class Ref:
 
     def add(self, values: Any) -> Any:
         """`x` with `values` added there; all of those for one coordinate."""
-        found = self._in_copy(values, add=True)
-        if found is None:
-            found = self._as_program("add", values)
+        found = self._at_once("add", values)
         if found is not None:
             return found
-        found = self._set_at_once(values, add=True)
-        if found is not None:
-            return self._whole(found)
         made = self._values(values)
         spread = self._accumulated("add", made) if self._has_rows(made) else self._spread(made)
         return self._whole(elementwise("add", self.x, spread))
@@ -207,7 +211,7 @@ class Ref:
 
     def _changed(self, method: str, name: str, values: Any, apply: str = "") -> Any:
         """`x` changed by the operator `apply` (default: `name`) and what `name` makes of the values for each coordinate; what this `method` does."""
-        found = self._as_program(method, values)
+        found = self._as_program(method, values) if self._is_there() and self.x.format.is_dense else None
         if found is not None:
             return found
         made = self._values(values)
@@ -220,11 +224,9 @@ class Ref:
         return self._whole(where(self._mask(), changed(self._spread(made, name)), self.x))
 
     def _as_program(self, method: str, values: Any) -> Any:
-        """What a method makes of a dense array that is there, at index arrays and slices of everything, as a program for any extents; else None."""
+        """What a method makes of a dense array, at index arrays and slices of everything, as a program for any extents; else None."""
         x = self.x
-        if type(x) is not Array or not x.format.is_dense or type(values) not in _ARRAYS or current() is not None:
-            return None
-        if self.added or self.as_written:
+        if type(values) not in _ARRAYS or self.added or self.as_written:
             return None
         key = self.key if type(self.key) is tuple else (self.key,)
         arrays = [k for k in key if type(k) in _ARRAYS and k.dtype.kind in "iu"]
