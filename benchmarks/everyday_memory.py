@@ -38,6 +38,8 @@ MORE = (
     Row("prune(keep=2)", "more", lambda d: sj.prune(d["A"], keep=2), lambda d: None),
     Row("prune, axis=0", "more", lambda d: sj.prune(d["A"], keep=2, axis=0), lambda d: None),
     Row("repeat", "more", lambda d: snp.repeat(d["A"], 2, axis=0), lambda d: None),
+    Row("repeat, axis=1", "more", lambda d: snp.repeat(d["A"], 2, axis=1), lambda d: None),
+    Row("A, another format", "more", lambda d: snp.hstack([d["A"], d["other"]]), lambda d: None),
     Row("tile", "more", lambda d: snp.tile(d["A"], (2, 1)), lambda d: None),
     Row("roll", "more", lambda d: snp.roll(d["A"], 5, axis=1), lambda d: None),
     Row("duplicates", "more", lambda d: _crowded(d, d["A"].format), lambda d: None),
@@ -80,6 +82,7 @@ def main() -> None:
     for form in options.formats.split(","):
         ours, theirs = operands(options.rows)
         ours |= {name: ours[name].asformat(form) for name in ("A", "B")}
+        ours["other"] = ours["B"].asformat("csr" if form == "csc" else "csc")
         print(f"{form:18}{'result':>10} {'temporary':>10} {'ratio':>7} {'SciPy':>7}   MiB, of {options.rows} rows")
         for row in (*ROWS, *MORE):
             if row.group in GROUPS and options.only in ("", row.group, row.name) and options.rows <= row.largest:

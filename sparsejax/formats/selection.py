@@ -103,6 +103,7 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
     if all(s.format == format for s in storages):
         made = joined.joined(storages, axis)
         made = _joined_rows(storages, axis, format) if made is None else made
+        made = joined.by_pieces(storages, axis) if made is None else made
         if made is not None:
             return made
     if len({s.format for s in storages}) == 1:

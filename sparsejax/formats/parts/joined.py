@@ -21,7 +21,8 @@ from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.dense import Dense
-from sparsejax.formats.parts import located, unlisted
+from sparsejax.formats.parts import located, padded, unlisted
+from sparsejax.formats.parts.pieces import in_pieces, spans
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -49,6 +50,21 @@ def joined(storages: Sequence[Storage], axis: int) -> Storage | None:
     if place and not level.full and all(lv.full for lv in form.levels[:place]):
         return _interleaved(storages, axis) if place + 1 == len(form.levels) else None
     return None if place else _behind(storages, axis)
+
+
+def by_pieces(storages: Sequence[Storage], axis: int) -> Storage | None:
+    """As `joined`, of matrices whose rows are cut as they are stored (`padded`): along these as they are, along the others in pieces. None for other formats,
+    and where one piece is enough."""
+    form = storages[0].format
+    rows = padded.rows_of(form)
+    if rows is None:
+        return None
+    if padded.fits(storages, axis):
+        return padded.behind(list(storages))
+    if axis == rows.axis:
+        return None
+    read = spans(storages[0].shape[rows.axis], sum(len(s.vals) for s in storages), rows.step)
+    return in_pieces(storages, read, lambda number, *parts: joined(parts, axis), form)
 
 
 def _behind(storages: Sequence[Storage], axis: int) -> Storage:

@@ -19,7 +19,8 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
-from sparsejax.formats.parts import joined, located, plain, taken
+from sparsejax.formats.parts import joined, located, padded, plain, taken
+from sparsejax.formats.parts.pieces import in_pieces, spans
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -52,7 +53,21 @@ def rolled(storage: Storage, axis: int, cut: int) -> Storage | None:
                 return None
             parts.append(part)
         return joined.joined(parts, axis)
-    return plain.by_plain(lambda rows: rolled(rows, axis, cut), form, storage)
+    made = _rolled_rows(storage, axis, cut)
+    return plain.by_plain(lambda rows: rolled(rows, axis, cut), form, storage) if made is None else made
+
+
+def _rolled_rows(storage: Storage, axis: int, cut: int) -> Storage | None:
+    """As `rolled`, of a matrix whose rows are cut as they are stored (`padded`); None for others, and where one piece is enough."""
+    form, rows = storage.format, padded.rows_of(storage.format)
+    if rows is None:
+        return None
+    if axis == rows.axis:
+        parts = [padded.cut(storage, first, stop) for first, stop in ((cut, storage.shape[axis]), (0, cut))]
+        found = [part for part in parts if part is not None]
+        return padded.behind(found) if len(found) == 2 and padded.fits(found, axis) else None
+    read = spans(storage.shape[rows.axis], len(storage.vals), rows.step)
+    return in_pieces([storage], read, lambda number, part: rolled(part, axis, cut), form)
 
 
 def repeated(storage: Storage, axis: int, count: int) -> Storage | None:
@@ -65,8 +80,14 @@ def repeated(storage: Storage, axis: int, count: int) -> Storage | None:
     array([[5., 5., 0., 0., 6., 6.]])
     """
     form, extent = storage.format, storage.shape[axis] * count
-    if not _innermost(form, axis) or extent >= 2**63:
+    if extent >= 2**63:
         return None
+    if not _innermost(form, axis):
+        rows = padded.rows_of(form)
+        if rows is None or rows.axis == axis:
+            return None
+        read = spans(storage.shape[rows.axis], len(storage.vals), rows.step)
+        return in_pieces([storage], read, lambda number, part: repeated(part, axis, count), form)
     first, _ = form.runs[-1]
     pos, *_ = storage.buffers[first]
     *lead, crd = [level[-1] for level in storage.buffers[first:]]

@@ -22,7 +22,8 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.segments import check_size, ranges
-from sparsejax.formats.parts import located, of_lists, plain, pruned, unlisted
+from sparsejax.formats.parts import located, of_lists, padded, plain, pruned, unlisted
+from sparsejax.formats.parts.pieces import in_pieces, spans
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -62,6 +63,8 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
         return listed if all(key is None for key in rest) else taken(listed, rest, axes, format)
     made = _column(storage, keys, axes) if axes else _of_list(storage, keys, format)
     made = by_levels(storage, keys, axes, format) if made is None else made
+    if made is None and not axes and format == storage.format:
+        made = _of_padded(storage, keys)
     if made is None:
         made = plain.by_plain(
             lambda rows: taken(rows, keys, axes, selection.without(rows.format, axes)), format, storage
@@ -78,6 +81,44 @@ def _of_list(storage: Storage, keys: Sequence[Key], format: Format) -> Storage |
     if isinstance(lead, range) and lead.step == 1 and all(key is None for key in others):
         return None
     return unlisted.by_rows(lambda rows: by_levels(rows, keys, (), rows.format), storage)
+
+
+def _of_padded(storage: Storage, keys: Sequence[Key]) -> Storage | None:
+    """As `taken`, of a matrix whose rows are cut as they are stored: consecutive ones at once, others in pieces of rows near each other; None for
+    other formats, and where most pieces need most rows."""
+    rows = padded.rows_of(storage.format)
+    if rows is None:
+        return None
+    key, inner = keys[rows.axis], keys[1 - rows.axis]
+    lead = range(storage.shape[rows.axis]) if key is None else key
+    if not len(lead):
+        return None
+    if inner is None and isinstance(lead, range) and lead.step == 1:
+        part = padded.cut(storage, lead.start, lead.stop)
+        if part is not None:
+            return padded.behind([part])
+    pieces = [lead[first:stop] for first, stop in spans(len(lead), len(storage.vals), rows.step)]
+    read = [_reach(piece, storage.shape[rows.axis], rows.step) for piece in pieces]
+    if sum(stop - first for first, stop in read) > 2 * max(len(lead), storage.shape[rows.axis]):
+        return None
+
+    def work(number: int, part: Storage) -> Storage | None:
+        piece, shift = pieces[number], read[number][0]
+        own: list[Key] = [inner, inner]
+        if isinstance(piece, range):
+            own[rows.axis] = range(piece.start - shift, piece.stop - shift, piece.step)
+        else:
+            own[rows.axis] = piece - shift
+        return by_levels(part, own, (), part.format)
+
+    return in_pieces([storage], read, work, storage.format)
+
+
+def _reach(piece: range | Array, extent: int, step: int) -> tuple[int, int]:
+    """Multiples of `step`, or the extent, between which a piece of a list of coordinates is."""
+    ends = (piece[0], piece[-1]) if isinstance(piece, range) else (piece.min(), piece.max())
+    first, last = int(min(ends)), int(max(ends))
+    return first - first % step, min(extent, last + step - last % step)
 
 
 def by_coordinates(storage: Storage, keys: Sequence[Key], axes: Sequence[int], format: Format) -> Storage:

@@ -1,0 +1,218 @@
+"""Consecutive rows of matrices in formats with other levels than rows or lists of coordinates, and such matrices one behind the other, both by their
+buffers as they are.
+
+ell       width 2, len 1 2, crd 3 0 1 4       cut 1:    width 2, len 2, crd 1 4
+dia       off -1 0, vals · a b c              cut 1:    off 0 1, vals b c
+banded    pos 0 3 5, start 1 4                cut 1:    pos 0 2, start 4
+behind    ell as wide as the widest of all, dia with the diagonals of any, others one behind the other
+
+What is cut may have more slots or diagonals than it needs; what stands one behind the other has not.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsejax.formats import convert
+from sparsejax.formats.format import Format
+from sparsejax.formats.levels.banded import Banded
+from sparsejax.formats.levels.compressed import Compressed
+from sparsejax.formats.levels.dense import Dense
+from sparsejax.formats.levels.diagonal import Diagonal
+from sparsejax.formats.levels.ell import Ell
+from sparsejax.formats.levels.grouped import Grouped
+from sparsejax.formats.levels.level import Level
+from sparsejax.formats.levels.loose import LooseCompressed
+from sparsejax.formats.levels.runlength import RunLength
+from sparsejax.formats.levels.segments import check_size
+from sparsejax.formats.passes import Array, crd_dtype
+from sparsejax.formats.storage import Storage
+
+
+class Rows(NamedTuple):
+    """The dimension of the rows, how many a position of the outermost level stands for, and values per position of the level below it, which is `level`."""
+
+    axis: int
+    step: int
+    size: int
+    level: type[Level]
+
+
+@functools.lru_cache(maxsize=1024)
+def rows_of(form: Format) -> Rows | None:
+    """What the rows of a format are; None for those of other kinds, and those whose rows others know.
+
+    >>> rows_of(Format.parse("ell", 2)).axis, rows_of(Format.parse("bsr:2x3", 2)).size, rows_of(Format.parse("csr", 2))
+    (0, 6, None)
+    """
+    if form.ndim != 2 or not form.levels[0].full:
+        return None
+    kind = type(form.levels[1])
+    if form.blocked:
+        known = kind is Compressed and form.levels[1].unique and len(form.levels) == 4
+        inside = known and form.levels[2:] == (Dense(), Dense()) and form.order[:2] == form.order[2:]
+        return (
+            Rows(form.order[0], form.blocks[form.order[0]], form.blocks[0] * form.blocks[1], kind) if inside else None
+        )
+    listed = kind in (Ell, Diagonal, Banded, LooseCompressed, RunLength, Grouped)
+    return Rows(form.order[0], 1, 1, kind) if listed else None
+
+
+def cut(storage: Storage, first: int, stop: int) -> Storage | None:
+    """The rows from `first` to `stop`, some of them, over the same memory; None for other formats, and rows within blocks.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 7.0]]), Format.parse("ell", 2), 0.0)
+    >>> convert.to_dense(cut(A, 1, 2))
+    array([[6., 7.]])
+    """
+    rows = rows_of(storage.format)
+    if rows is None or first % rows.step or (stop % rows.step and stop != storage.shape[rows.axis]):
+        return None
+    shape = tuple([stop - first if d == rows.axis else n for d, n in enumerate(storage.shape)])
+    low, high = first // rows.step, -(-stop // rows.step)
+    own, vals = storage.buffers[1], storage.vals
+    if rows.level is Ell:
+        width, lengths, crd = own
+        begin, end = low * int(width[0]), high * int(width[0])
+        own = width, lengths[low:high], crd[begin:end]
+    elif rows.level is Diagonal:
+        count, off = own
+        begin, end = low * len(off), high * len(off)
+        own = count, off + low
+    elif rows.level is LooseCompressed:
+        lo, hi, crd = own[0][low:high], own[1][low:high], own[2]
+        used = hi > lo
+        begin, end = (int(lo[used].min()), int(hi.max())) if used.any() else (0, 0)
+        own = np.where(used, lo - begin, 0), np.where(used, hi - begin, 0), crd[begin:end]
+    else:
+        pos, *others = own
+        group = storage.format.levels[1].group
+        begin, end = int(pos[low]), int(pos[high])
+        if rows.level is Banded:
+            others = [others[0][low:high]]
+        elif rows.level is Grouped:
+            others = [others[0][low:high], others[1][group * begin : group * end]]
+        else:
+            others = [other[begin:end] for other in others]
+        own = (pos[low : high + 1] - begin, *others)
+        begin, end = group * begin * rows.size, group * end * rows.size
+    buffers = ((), own, *storage.buffers[2:])
+    return Storage(storage.format, shape, storage.fill_value, buffers, vals[begin:end])
+
+
+def fits(parts: Sequence[Storage], axis: int) -> bool:
+    """Whether matrices of one format stand one behind the other along an axis, as `behind` has it."""
+    rows = rows_of(parts[0].format)
+    return rows is not None and rows.axis == axis and all(s.shape[axis] % rows.step == 0 for s in parts[:-1])
+
+
+def behind(parts: list[Storage]) -> Storage:
+    """Matrices that `fits`, of one dtype and fill, one behind the other. Each is dropped from the list once it was copied, to memory that is
+    touched then: of parts that nobody else holds nothing stands twice.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 7.0]]), Format.parse("ell", 2), 0.0)
+    >>> behind([A, cut(A, 0, 1)]).buffers[1]
+    (array([2]), array([1, 2, 1]), array([1, 0, 0, 1, 1, 0], dtype=int32))
+    """
+    first = parts[0]
+    form, fill = first.format, first.fill_value
+    rows = rows_of(form)
+    assert rows is not None
+    counts = [-(-s.shape[rows.axis] // rows.step) for s in parts]
+    shape = tuple([sum(s.shape[d] for s in parts) if d == rows.axis else n for d, n in enumerate(first.shape)])
+    join = {Ell: _ell, Diagonal: _diagonals, LooseCompressed: _loose}.get(rows.level, _edged)
+    own, vals = join(parts, counts, shape[1 - rows.axis])
+    return Storage(form, shape, fill, ((), own, *first.buffers[2:]), vals)
+
+
+Joined = tuple[tuple[Array, ...], Array]
+"""The buffers of the second level, and values."""
+
+
+def _ell(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
+    total, stored = sum(counts), sum(len(s.vals) for s in parts)
+    width = max((int(s.buffers[1][1].max(initial=0)) for s in parts), default=0)
+    _check(total * width, stored, parts[0])
+    lengths = np.empty(total, np.int64)
+    crd, vals = np.empty((total, width), crd_dtype(extent)), np.empty((total, width), parts[0].dtype)
+    at = 0
+    while parts:
+        part, count = parts.pop(0), counts[len(counts) - len(parts) - 1]
+        (slots,), own_lengths, own_crd = part.buffers[1]
+        here = slice(at, at + count)
+        lengths[here] = own_lengths
+        own = min(width, int(slots))
+        for made, given, fill in ((crd, own_crd, 0), (vals, part.vals, part.fill_value)):
+            made[here, :own] = given.reshape(count, int(slots))[:, :own]
+            made[here, own:] = fill
+        at += count
+    return (np.array([width]), lengths, crd.reshape(-1)), vals.reshape(-1)
+
+
+def _diagonals(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
+    kept, offs, at = [], [np.empty(0, np.int64)], 0
+    for part, count in zip(parts, counts, strict=True):
+        off = part.buffers[1][1]
+        kept.append((off > -count) & (off < extent) if count else np.zeros(len(off), bool))
+        offs.append(off[kept[-1]] - at)
+        at += count
+    whole = np.unique(np.concatenate(offs))
+    _check(at * len(whole), sum(len(s.vals) for s in parts), parts[0])
+    vals, at = np.empty((at, len(whole)), parts[0].dtype), 0
+    while parts:
+        k = len(counts) - len(parts)
+        part, off = parts.pop(0), offs[k + 1]
+        block, given = vals[at : at + counts[k]], part.vals.reshape(counts[k], len(kept[k]))
+        if len(off) < len(whole):
+            block[...] = part.fill_value
+        for place, column in zip(np.searchsorted(whole, off).tolist(), kept[k].nonzero()[0].tolist(), strict=True):
+            block[:, place] = given[:, column]
+        at += counts[k]
+    return (np.array([len(whole)]), whole), vals.reshape(-1)
+
+
+def _loose(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
+    total, stored = sum(counts), sum(len(s.vals) for s in parts)
+    ends = np.empty(total, np.int64), np.empty(total, np.int64)
+    crd, vals = np.empty(stored, crd_dtype(extent)), np.empty(stored, parts[0].dtype)
+    at = entry = 0
+    while parts:
+        part, count = parts.pop(0), counts[len(counts) - len(parts) - 1]
+        lo, hi, own = part.buffers[1]
+        for made, given in zip(ends, (lo, hi), strict=True):
+            np.add(given, entry, out=made[at : at + count])
+        crd[entry : entry + len(own)], vals[entry : entry + len(own)] = own, part.vals
+        at, entry = at + count, entry + len(own)
+    return (*ends, crd), vals
+
+
+def _edged(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
+    """Of levels with `pos`, whose other buffers, and values, stand one behind the other."""
+    first, total = parts[0], sum(counts)
+    sizes = [sum(len(s.buffers[1][k]) for s in parts) for k in range(1, len(first.buffers[1]))]
+    pos, vals = np.empty(total + 1, np.int64), np.empty(sum(len(s.vals) for s in parts), first.dtype)
+    others = [np.empty(n, b.dtype) for n, b in zip(sizes, first.buffers[1][1:], strict=True)]
+    ends, value, at = [0] * len(others), 0, 0
+    pos[0] = 0
+    while parts:
+        part, count = parts.pop(0), counts[len(counts) - len(parts) - 1]
+        own_pos, *given = part.buffers[1]
+        np.add(own_pos[1:], pos[at], out=pos[at + 1 : at + count + 1])
+        for k, (made, own) in enumerate(zip(others, given, strict=True)):
+            made[ends[k] : ends[k] + len(own)] = own
+            ends[k] += len(own)
+        vals[value : value + len(part.vals)] = part.vals
+        value, at = value + len(part.vals), at + count
+    return (pos, *others), vals
+
+
+def _check(positions: int, stored: int, like: Storage) -> None:
+    """Raise as conversions do where a format has many more positions than these parts."""
+    check_size(positions, f"an array in {like.format}")
+    convert.check_padding(
+        positions, np.broadcast_to(like.vals[:1] if len(like.vals) else like.dtype.type(0), stored), like.format
+    )
