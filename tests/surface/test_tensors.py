@@ -6,6 +6,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.formats import validate
+from sparsejax.formats.parts import blocks
 
 FORMATS = {
     3: (
@@ -188,3 +189,19 @@ def test_extents_beyond_numbers(extents, form):
     for k, p in enumerate(there):
         summed[p] = summed.get(p, 0.0) + k + 1
     assert told(A.at[index].add(np.arange(6.0) + 1)) == summed
+
+
+@pytest.mark.parametrize("form", ["coo", "csf"])
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_concatenations_in_blocks(size, form, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", size)
+    rng = np.random.default_rng(size)
+    for _ in range(30):
+        shape = rng.integers(1, 6, rng.integers(2, 5))
+        axis = int(rng.integers(len(shape)))
+        given = []
+        for _ in range(int(rng.integers(2, 5))):
+            own = [int(rng.integers(1, 5)) if d == axis else int(n) for d, n in enumerate(shape)]
+            given.append(array(rng, own, np.float64, rng.random()))
+        made = snp.concatenate([sj.array(x).asformat(form) for x in given], axis)
+        same(made, np.concatenate(given, axis), (shape, axis))
