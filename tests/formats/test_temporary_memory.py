@@ -130,6 +130,16 @@ LISTS = {
     "A[few, few]": lambda A, d: A[d["few"], d["few"]],
     "diagonal": lambda A, d: snp.diagonal(A),
 }
+"""Parts of a matrix of more rows than what is asked has entries."""
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("form", ["coo", "csr", "csc", "(q,q)@(1,0)", "dcsr"])
+def test_places_of_nonzeros_take_no_more_than_they_are(entries, form):
+    A = entries[1].asformat(form)
+    with sj.config.using(free_memory=0, num_threads=1):
+        taken, size = beside(lambda: np.stack(snp.nonzero(A)))
+    assert taken <= size + SLACK, f"{taken / 1e6:.1f} MB beside {size / 1e6:.1f}"
 
 
 @pytest.mark.rotating(2)

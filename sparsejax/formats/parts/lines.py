@@ -64,14 +64,19 @@ def nonzero(storage: Storage) -> Array:
     if storage.format.is_dense or storage.fill_value != 0:
         return np.stack(np.nonzero(np.atleast_1d(convert.to_dense(storage)))).astype(np.int64, copy=False)
     form = storage.format
-    in_order = form.order == tuple(range(form.ndim)) and all(lv.ordered and lv.unique for lv in form.levels)
-    columns, vals = (storage if in_order else distinct(storage)).expand()
+    unique = all(level.unique for level in form.levels)
+    if not (unique and form.order == tuple(range(form.ndim)) and all(level.ordered for level in form.levels)):
+        if unique and len(storage.vals) >= passes.MANY:  # whether they are zero is less to be moved than values
+            storage = storage.with_values(storage.vals != 0, np.False_)
+        storage = distinct(storage)
+    columns, vals = storage.expand()
+    del storage
     if not vals.all():
         number = np.flatnonzero(vals)
         columns = [passes.over(len(number)).take(column, number) for column in columns]
     made = np.empty((len(columns), len(columns[0])), np.int64)
-    for row, column in zip(made, columns, strict=True):
-        row[:] = column
+    for row in made[::-1]:
+        row[:] = columns.pop()  # which goes before the next is written
     return made
 
 
