@@ -60,12 +60,13 @@ from numpy.typing import NDArray
 from sparsejax import config
 from sparsejax.formats import admission, largest, searches
 from sparsejax.formats.distances import differs, magnitudes
-from sparsejax.formats.in_numpy import crossed, lined, naming, recurrences, rotated, woven
+from sparsejax.formats.in_numpy import crossed, lined, naming, recurrences, regrouped, rotated, woven
 from sparsejax.formats.runs import added, before, changes, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
 Array = NDArray[Any]
 Chosen = tuple[Array, list[Array]]
+Room = Callable[[int], Sequence[Array]]
 Woven = tuple[Array, list[Array], Array, Array, Array]
 Thinner = Callable[[Array, Sequence[Array], Sequence[Array]], Chosen | None]
 
@@ -92,14 +93,15 @@ class Passes:
         parents = len(pos) - 1
         return np.repeat(np.arange(parents, dtype=crd_dtype(parents)), np.diff(pos))
 
-    def offsets(self, parent: Array, parents: int, shift: int = 0, dtype: Any = np.int64) -> Array:
-        """Where the segment of each of `parents` begins, and after them where the last one ends; `parent` increases, and 2^shift of its numbers,
-        side by side, are one of them.
+    def offsets(self, parent: Array, parents: int, shift: int = 0, dtype: Any = np.int64, base: int = 0) -> Array:
+        """Where the segment of each of `parents` begins, and after them where the last one ends; `parent` increases, from `base` on, and 2^shift of its
+        numbers, side by side, are one of them.
 
         >>> Passes().offsets(np.array([0, 0, 2]), 3), Passes().offsets(np.array([0, 0, 2]), 2, 1)
         (array([0, 2, 2, 3]), array([0, 2, 3]))
         """
-        return before(np.bincount(parent >> shift if shift else parent, minlength=parents)).astype(dtype, copy=False)
+        parent = parent if not base and not shift else (parent - parent.dtype.type(base)) >> shift
+        return before(np.bincount(parent, minlength=parents)).astype(dtype, copy=False)
 
     def take(self, column: Array, index: Array) -> Array:
         """`column[index]`; indices are in bounds."""
@@ -192,6 +194,10 @@ class Passes:
         np.cumsum(np.bincount(listed, minlength=extent), out=ends[1:])
         return ends, listed.argsort(kind="stable").astype(crd_dtype(len(listed)), copy=False)
 
+    def places(self, listed: Array, extent: int) -> tuple[Array, ...]:
+        """What `named` looks up of a list: what is `numbered`, and more."""
+        return Passes.numbered(self, listed, extent)
+
     def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
         """Where the segments of `index` begin, and where they begin and end when they stand side by side.
 
@@ -262,15 +268,26 @@ class Passes:
         return naming.mapped(pos, crd, listed, extent, vals)
 
     def named(
-        self, pos: Array, crd: Array, listed: Array, extent: int, columns: Sequence[Array]
+        self,
+        pos: Array,
+        crd: Array,
+        listed: Array,
+        extent: int,
+        columns: Sequence[Array],
+        places: tuple[Array, ...] | None = None,
+        room: Room | None = None,
     ) -> tuple[Array, Array, list[Array]] | None:
         """(pos, crd, columns) of the entries at coordinates (below `extent`) that a list names: a coordinate becomes its places there; ordered in
-        every segment. None where that is no work for this pass.
+        every segment; `places` of the list may be given, and `room` for as many coordinates and values. None where that is no work for this pass.
 
         >>> Passes().named(np.array([0, 2]), np.array([0, 2]), np.array([2, 0, 2]), 3, [np.array([5, 6])])
         (array([0, 3]), array([0, 1, 2], dtype=int32), [array([6, 5, 6])])
         """
-        return naming.named(pos, crd, Passes.numbered(self, listed, extent), columns)
+        pos, crd, columns = naming.named(pos, crd, (places or self.places(listed, extent))[:2], columns)
+        if room is not None:
+            out, moved = room(len(crd))
+            out[:], moved[:], crd, columns = crd, columns[0], out, [moved]
+        return pos, crd, columns
 
     def located(self, pos: Array, crd: Array, parent: Array, wanted: Array) -> Array:
         """The position of coordinate `wanted` in the segment of `parent`, whose coordinates increase; -1 where it is not stored.
@@ -424,8 +441,6 @@ class Passes:
         >>> eye = np.array([0, 1, 2]), np.array([0, 1]), np.array([5.0, 6.0])
         >>> [a.tolist() for a in Passes().crossed(eye, eye, 2, (4, 4))]
         [[0, 1, 2, 3], [0, 1, 2, 3], [5.0, 5.0, 6.0, 6.0], [5.0, 6.0, 5.0, 6.0]]
-        >>> Passes().crossed(eye, eye, 2, (4, 4), multiplied=True)[2]
-        array([25., 30., 30., 36.])
         """
         return crossed.crossed(one, other, width, extents, multiplied)
 
@@ -435,16 +450,7 @@ class Passes:
         >>> Passes().regrouped([np.array([0, 2]), np.array([1, 0])], (3, 2), (2, 3))
         [array([0, 1], dtype=int32), array([1, 1], dtype=int32)]
         """
-        flat = columns[0].astype(np.int64)
-        for column, extent in zip(columns[1:], old[1:], strict=True):
-            flat *= extent
-            flat += column
-        made = []
-        for extent in reversed(new[1:]):
-            above = flat // max(1, extent)
-            made.append((flat - above * extent).astype(crd_dtype(extent), copy=False))
-            flat = above
-        return [flat.astype(crd_dtype(new[0]), copy=False), *reversed(made)]
+        return regrouped.regrouped(columns, old, new)
 
     def chosen(self, pos: Array, flags: Array, columns: Sequence[Array]) -> Chosen:
         """`pos`, which begins at 0, and columns of the entries whose flags hold.

@@ -6,6 +6,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax.formats.parts import of_lists
 from sparsejax.formats.passes import Passes
 from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
 from sparsejax.jit.runtime.passes.listed import listed_segments
@@ -116,3 +117,27 @@ def test_lists_of_huge_extents(choose):
         assert line.shape == (n,)
         np.testing.assert_array_equal(line.data, [2, 6])
         np.testing.assert_array_equal(snp.diagonal(A, 2**50 - 2**40).data, [4])
+
+
+@pytest.mark.parametrize("form", ["coo", "(q,q)@(1,0)"])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rows", [7, 300, 9000, 2**40])
+def test_columns_are_named_block_by_block(rows, threads, form, monkeypatch):
+    """Long rows, short ones, and rows of which most have no entries; lists that name some once, some several times, in order or not."""
+    monkeypatch.setattr(of_lists, "LEAST", 300)
+    rng = np.random.default_rng(rows % 1000)
+    extent, count = 5000, 9000
+    shape = (rows, extent) if form == "coo" else (extent, rows)
+    places = rng.integers(0, rows, count), rng.integers(0, extent, count)
+    A = sj.array((rng.random(count), places if form == "coo" else places[::-1]), shape=shape, format=form)
+    slow = A.asformat("dcsr" if form == "coo" else "(c,c)@(1,0)")
+    lists = [rng.permutation(extent)[:1500], rng.integers(0, extent, 2000), np.arange(0, extent, 3), np.full(40, 7)]
+    for listed in (*lists, rng.integers(-extent, extent, 3), np.arange(1000)[::-1]):
+        at = (slice(None), listed) if form == "coo" else (listed, slice(None))
+        with sj.config.using(num_threads=threads):
+            made, expected = A[at], slow[at].asformat(form)
+        assert made.format == A.format and made.shape == expected.shape
+        for ours, theirs in zip(made.storage.buffers, expected.storage.buffers, strict=True):
+            np.testing.assert_array_equal(ours[-1], theirs[-1])
+            assert ours[-1].dtype == theirs[-1].dtype
+        np.testing.assert_array_equal(made.data, expected.data)

@@ -126,6 +126,8 @@ LISTS = {
     "A[i]": lambda A, d: A[ROWS // 2],
     "A[:, j]": lambda A, d: A[:, 5],
     "A[i, lo:hi]": lambda A, d: A[ROWS // 2, 100:-100],
+    "A[:, idx]": lambda A, d: A[:, d["idx"]],
+    "A[:, once]": lambda A, d: A[:, d["once"]],
     "A[R, C]": lambda A, d: A[d["R"], d["C"]],
     "A[few, few]": lambda A, d: A[d["few"], d["few"]],
     "diagonal": lambda A, d: snp.diagonal(A),
@@ -152,6 +154,7 @@ def test_nothing_as_long_as_an_axis_stands_beside_parts_of_lists(name, threads):
     columns = rng.integers(0, rows, 2 * rows)
     A = sj.array((rng.random(2 * rows), (place, columns)), shape=(rows, rows), format="csr").asformat("coo")
     given = {"idx": rng.integers(0, rows, rows // 3), "few": rng.integers(0, rows, 500)}
+    given["once"] = rng.permutation(rows)[: rows // 3]
     given |= {"R": place[::4].copy(), "C": columns[::4].copy()}
     with sj.config.using(free_memory=0, num_threads=threads):
         taken, size = beside(lambda: LISTS[name](A, given))

@@ -37,7 +37,7 @@ def mapped(pos: Array, crd: Array, listed: Array, extent: int, vals: Array) -> t
 
 
 def named(
-    pos: Array, crd: Array, places: tuple[Array, Array], columns: Sequence[Array]
+    pos: Array, crd: Array, places: Sequence[Array], columns: Sequence[Array]
 ) -> tuple[Array, Array, list[Array]]:
     """(pos, crd, columns) of those that a list names, whose `places` are numbered: see `passes.Passes.named`."""
     ends, order = places

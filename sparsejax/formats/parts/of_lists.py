@@ -8,7 +8,9 @@ coo   0 0 2 3   A[[3, 0]]   rows 3 and 0 begin at 3 and 0     0 1 1        A[:, 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -113,3 +115,91 @@ def _vector(storage: Storage, number: Array, listed: Array, first: int, count: i
     place = listed[number]
     place -= place.dtype.type(first)
     return located.vector(place.astype(crd_dtype(count), copy=False), storage.vals[number], count, storage.fill_value)
+
+
+def tabled(extent: int, work: int) -> bool:
+    """Whether a table of all coordinates below an extent pays beside so many entries. A coordinate costs about a nanosecond of the table, a
+    search from 70 to 1,000, by what the caches hold (measured)."""
+    return extent <= max(16 * passes.MANY, 64 * work)
+
+
+BLOCKS, LEAST = 16, 1 << 17
+"""Into so many blocks entries are cut, of as many at least, whose columns are named one block after the other."""
+
+
+def columns(storage: Storage, keys: Sequence[Key]) -> Storage | None:
+    """The columns that the key of the second dimension in order names, at most half of them, in that order and as often, of all rows of a matrix; None for
+    other parts, and of few entries. Some rows after the other, so that what is counted for each of them is small. Linear in the entries, what is named, and the
+    extent."""
+    form = storage.format
+    if storage.ndim != 2 or unlisted.rows_format(form) is None or len(storage.vals) < 2 * LEAST:
+        return None
+    (row, column), shape = form.order, list(storage.shape)
+    key, extent = keys[column], storage.shape[column]
+    if keys[row] is not None or not isinstance(key, np.ndarray) or not 0 < 2 * len(key) <= extent:
+        return None
+    (_, listed), (crd,) = storage.buffers
+    entries = len(listed)
+    if not tabled(extent, entries + len(key)):
+        return None
+    step = max(LEAST, entries // BLOCKS)
+    cuts = np.unique(listed.searchsorted(listed[step::step]))
+    ends = [0, *cuts[cuts > 0].tolist(), entries]
+    # as many as are expected, and some; what is not written takes no memory
+    grown = _Grown((listed.dtype, crd_dtype(len(key)), storage.dtype), 1024 + int(1.1 * entries * len(key) / extent))
+    places = None
+    for first, stop in itertools.pairwise(ends):
+        lead, pos = _segments(listed[first:stop])
+        many = passes.over(max(stop - first, len(key)))
+        given, vals = (pos, crd[first:stop], key, extent), storage.vals[first:stop]
+        once = many.mapped(*given, vals) if places is None else None
+        if once is not None:
+            made = once[0]
+            grown.room(len(once[1]))
+            grown.last[1][:], grown.last[2][:] = once[1:]
+        else:
+            places = many.places(key, extent) if places is None else places
+            found = many.named(*given, [vals], places, lambda count: grown.room(count)[1:])
+            assert found is not None
+            made = found[0]
+        rows, number = grown.last[0], many.owners(made)
+        if isinstance(lead, int):
+            np.add(number, rows.dtype.type(lead), out=rows, casting="unsafe")
+        else:
+            np.take(lead, number, out=rows, mode="clip")
+    shape[column] = len(key)
+    rows, crd, vals = grown.whole()
+    return Storage(form, tuple(shape), storage.fill_value, ((np.array((0, len(rows))), rows), (crd,)), vals)
+
+
+class _Grown:
+    """Vectors of as many elements each, which grow; `last` is the part of each that was asked for last."""
+
+    def __init__(self, kinds: Sequence[np.dtype[Any]], room: int) -> None:
+        self._vectors, self._count = [np.empty(room, kind) for kind in kinds], 0
+        self.last: list[Array] = []
+
+    def room(self, count: int) -> list[Array]:
+        """Room for some more elements, until the next is asked for."""
+        first, self._count = self._count, self._count + count
+        if self._count > len(self._vectors[0]):
+            for vector in self._vectors:
+                vector.resize(self._count + self._count // 4, refcheck=False)
+        self.last = [vector[first : self._count] for vector in self._vectors]
+        return self.last
+
+    def whole(self) -> list[Array]:
+        """What was written; the rest is given back."""
+        for vector in self._vectors:
+            vector.resize(self._count, refcheck=False)
+        return self._vectors
+
+
+def _segments(listed: Array) -> tuple[int | Array, Array]:
+    """Some rows of a list: the first, where `pos` is that of all from there on, or those that have entries, where most have none."""
+    first, count = int(listed[0]), int(listed[-1]) - int(listed[0]) + 1
+    if count <= max(passes.MANY, len(listed)):
+        pos = passes.over(max(len(listed), count)).offsets(listed, count, 0, np.int64, first)
+        return first, pos
+    begins = np.append(0, (listed[1:] != listed[:-1]).nonzero()[0] + 1)
+    return listed[begins], np.append(begins, len(listed))

@@ -61,7 +61,8 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
     if listed is not None:
         rest = [None if d == lead else key for d, key in enumerate(keys)]
         return listed if all(key is None for key in rest) else taken(listed, rest, axes, format)
-    made = _column(storage, keys, axes) if axes else _of_list(storage, keys, format)
+    made = _column(storage, keys, axes) if axes else of_lists.columns(storage, keys)
+    made = _of_list(storage, keys, format) if made is None and not axes else made
     made = by_levels(storage, keys, axes, format) if made is None else made
     if made is None and not axes and format == storage.format:
         made = _of_padded(storage, keys)
@@ -195,7 +196,7 @@ def _ranked(held: list[Array], d: int, key: Array, extent: int) -> bool:
     """Of columns and, last, values, the entries whose coordinates d are in the list `key`, with their places in it. Whether they are in the order that
     they had, as the list increases."""
     *columns, vals = held
-    if _tabled(extent, len(vals) + len(key)):
+    if of_lists.tabled(extent, len(vals) + len(key)):
         table = np.full(extent, -1, crd_dtype(len(key)))
         places = np.arange(len(key), dtype=table.dtype)
         table[key] = places
@@ -214,7 +215,7 @@ def _ranked(held: list[Array], d: int, key: Array, extent: int) -> bool:
 def _named(columns: list[Array], vals: Array, d: int, key: Array, extent: int) -> tuple[list[Array], Array]:
     """Columns and values of the entries whose coordinate d is in the list `key`, with their places in it. Where a table of all coordinates pays, in
     the order of these places: a pass is left that sorts by the others; else each entry is searched for."""
-    if not _tabled(extent, len(vals) + len(key)):
+    if not of_lists.tabled(extent, len(vals) + len(key)):
         order = np.argsort(key, kind="stable")
         ordered = key[order]
         number, place = ranges(
@@ -229,12 +230,6 @@ def _named(columns: list[Array], vals: Array, d: int, key: Array, extent: int) -
     many = passes.over(max(len(key), int(pos[-1])))
     *rest, vals = many.copied(start, pos, moved)
     return [*rest[:d], many.owners(pos), *rest[d:]], vals
-
-
-def _tabled(extent: int, work: int) -> bool:
-    """Whether a table of all coordinates below an extent pays beside so many entries. A coordinate costs about a nanosecond of the table, a
-    search from 70 to 1,000, by what the caches hold (measured)."""
-    return extent <= max(16 * passes.MANY, 64 * work)
 
 
 def _length(key: Key, extent: int) -> int:
@@ -430,7 +425,7 @@ def _inside(
         pos, crd, rest = passes.over(entries).within(pos, crd, key, rest)
         return pos, [crd, *rest]
     assert key is not None
-    if not _tabled(extent, entries + (0 if isinstance(key, range) else len(key))):
+    if not of_lists.tabled(extent, entries + (0 if isinstance(key, range) else len(key))):
         return None
     listed = np.arange(key.start, key.stop, key.step) if isinstance(key, range) else key
     many = passes.over(max(entries, len(listed)))

@@ -91,13 +91,14 @@ def owners(b: Builder, parents: Val, pos: Vector, out: Vector) -> None:
 
 @dataclass(frozen=True)
 class Rows:
-    """The row of every entry, of as many numbers side by side as a shift drops."""
+    """The row of every entry, from a base on, of as many numbers side by side as a shift drops."""
 
     parent: Vector
     shift: Val
+    base: Val
 
     def number(self, b: Builder, p: Val) -> Val:
-        return b.binary("lshr", self.parent.number(b, p), self.shift)
+        return b.binary("lshr", b.sub(self.parent.number(b, p), self.base), self.shift)
 
 
 def offsets(

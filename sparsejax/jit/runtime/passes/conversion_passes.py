@@ -48,14 +48,15 @@ class CompiledPasses(SegmentPasses):
         run(_owners(out.itemsize), parents, pos, out)
         return out[:entries]
 
-    def offsets(self, parent: Array, parents: int, shift: int = 0, dtype: Any = np.int64) -> Array:
+    def offsets(self, parent: Array, parents: int, shift: int = 0, dtype: Any = np.int64, base: int = 0) -> Array:
         pos, entries, parent = empty(parents + 1, np.dtype(dtype)), len(parent), np.ascontiguousarray(parent)
         parts = threads.count() if entries >= FAR else 1
         ends = [entries * k // parts for k in range(parts + 1)]
         behind = [entries, parents, address(parent), address(pos)]
-        behind += [shift] if shift else []
+        moved = shift > 0 or base > 0
+        behind += [shift, base] if moved else []
         run_parts(
-            _offsets(parent.itemsize, pos.itemsize, crowded(entries, parents), shift > 0),
+            _offsets(parent.itemsize, pos.itemsize, crowded(entries, parents), moved),
             [(*pair, *behind) for pair in itertools.pairwise(ends)],
         )
         return pos
@@ -174,12 +175,12 @@ def _owners(b: Builder, size: int) -> None:
 
 
 @as_kernel
-def _offsets(b: Builder, size: int, pos_size: int, full: bool, shifted: bool) -> None:
+def _offsets(b: Builder, size: int, pos_size: int, full: bool, moved: bool) -> None:
     first, end, entries, parents = (
         b.slot(k, "i64", name) for k, name in enumerate(("first", "end", "entries", "parents"))
     )
     parent, pos = vectors(b, 4, (size, pos_size), ("parent", "pos"))
-    rows = conversion_loops.Rows(parent, b.slot(6, "i64", "shift")) if shifted else parent
+    rows = conversion_loops.Rows(parent, b.slot(6, "i64", "shift"), b.slot(7, "i64", "base")) if moved else parent
     conversion_loops.offsets(b, first, end, entries, parents, rows, pos, full)
 
 

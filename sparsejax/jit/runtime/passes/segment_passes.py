@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsejax.formats.admission import Admitted
 from sparsejax.formats.distances import magnitudes
-from sparsejax.formats.passes import MANY, Array, Passes, Thinner, Woven, crd_dtype
+from sparsejax.formats.passes import MANY, Array, Passes, Room, Thinner, Woven, crd_dtype
 from sparsejax.formats.runs import ADDED
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.cost.machine import FAR
@@ -97,6 +97,10 @@ class SegmentPasses(Passes):
         run(_numbered(listed.itemsize, ends.itemsize, order.itemsize), len(listed), extent, listed, ends, order)
         return ends, order
 
+    def places(self, listed: Array, extent: int) -> tuple[Array, ...]:
+        ends, order = self.numbered(listed, extent)
+        return ends, order, named_segments.marked(ends)
+
     def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
         index = np.ascontiguousarray(index, INT64)
         start, made = empty(len(index), INT64), empty(len(index) + 1, INT64)
@@ -179,14 +183,21 @@ class SegmentPasses(Passes):
         return pos, crd, vals
 
     def named(
-        self, pos: Array, crd: Array, listed: Array, extent: int, columns: Sequence[Array]
+        self,
+        pos: Array,
+        crd: Array,
+        listed: Array,
+        extent: int,
+        columns: Sequence[Array],
+        places: tuple[Array, ...] | None = None,
+        room: Room | None = None,
     ) -> tuple[Array, Array, list[Array]] | None:
         crd, columns = np.ascontiguousarray(crd), [np.ascontiguousarray(c) for c in columns]
-        if len(columns) == 1 and extent < MANY and len(crd) + len(listed) < MANY:
+        if places is None and len(columns) == 1 and extent < MANY and len(crd) + len(listed) < MANY:
             found_few = named_segments.few(pos, crd, np.ascontiguousarray(listed), extent, columns)
             if found_few is not None:
                 return found_few
-        ends, order = self.numbered(listed, extent)
+        ends, order, *marks = places or self.numbered(listed, extent)
         parts = _rows(pos)
         stops: list[int] | None = None
         if (
@@ -197,7 +208,7 @@ class SegmentPasses(Passes):
             length = np.zeros(1, INT64)
             if pos[-1] >= MANY:
                 made = empty(len(pos), INT64)
-                crd, columns = named_segments.kept(pos, crd, ends, columns, made, parts)
+                crd, columns = named_segments.kept(pos, crd, ends, columns, made, parts, *marks)
             else:
                 made = pos.copy()
             stops = [int(made[end] if first < end else pos[end]) for first, end in parts]
@@ -209,7 +220,10 @@ class SegmentPasses(Passes):
         if long and len(columns) != 1:
             return None
         found = int(made[-1])
-        out, moved = empty(found, crd_dtype(len(order))), [empty(found, column.dtype) for column in columns]
+        if room is None:
+            out, moved = empty(found, crd_dtype(len(order))), [empty(found, column.dtype) for column in columns]
+        else:
+            out, *moved = room(found)
         named_segments.numbered(pos, stops, made, (ends, order), (crd, columns), (out, moved), parts, not long)
         if long:
             self.tidied(made, out, moved[0])

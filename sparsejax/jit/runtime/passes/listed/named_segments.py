@@ -33,13 +33,25 @@ TOTAL, LONGEST = range(2)
 Parts = Sequence[tuple[int, int]]
 
 
-def kept(
-    pos: Array, crd: Array, ends: Array, columns: Sequence[Array], made: Array, parts: Parts
-) -> tuple[Array, list[Array]]:
-    """(crd, columns): the entries that are named, those of a part from where its entries began; where segments end goes to `made`."""
-    extent, count = len(ends) - 1, len(crd)
+def marked(ends: Array) -> Array:
+    """A bit for every coordinate, which is set where it is named."""
+    extent = len(ends) - 1
     words = np.empty(extent // BITS + 1, INT64)
     run(_marked(ends.itemsize), extent, ends, words)
+    return words
+
+
+def kept(
+    pos: Array,
+    crd: Array,
+    ends: Array,
+    columns: Sequence[Array],
+    made: Array,
+    parts: Parts,
+    marks: Array | None = None,
+) -> tuple[Array, list[Array]]:
+    """(crd, columns): the entries that are named, those of a part from where its entries began; where segments end goes to `made`."""
+    count, words = len(crd), marked(ends) if marks is None else marks
     # there is room for all, of which the pages are touched that hold something
     out, moved = np.empty(count, crd.dtype), [np.empty(count, column.dtype) for column in columns]
     pairs = [address(a) for pair in zip(columns, moved, strict=True) for a in pair]
