@@ -35,7 +35,7 @@ SHARES = 31
 """One of so many shares of the other tests runs with the shipped optimisation."""
 LIMIT = 1 << 30
 """Bytes that are kept."""
-_state = {"plain": False}
+_state = {"plain": False, "drawn": False}
 turns = [0]
 """How often what is compiled has changed from optimised to not, or back."""
 
@@ -79,6 +79,11 @@ def plain() -> bool:
     return _state["plain"]
 
 
+def shipped(text: str) -> bool:
+    """Whether a kernel that a test has compiled quickly is optimised all the same: half of those of the tests that are drawn, by their texts."""
+    return _state["drawn"] and zlib.crc32(text.encode()) % 2 == 0
+
+
 def install_elsewhere(plain: bool) -> None:
     """The same in a process that a test has started, whose kernels are compiled as those of the test."""
     if getattr(engine.Engine.object, "__name__", "") != "object_of":
@@ -97,7 +102,7 @@ def choose(name: str) -> None:
     """Compile the kernels of the test called `name` with optimisation or without; those of a file of `tests/dask` alike, as its tests share workers."""
     if name.startswith("tests/dask/"):
         name = name.partition("::")[0]
-    optimised = (zlib.crc32(name.encode()) + rotation.slice_number()) % SHARES == 0
+    optimised = _state["drawn"] = (zlib.crc32(name.encode()) + rotation.slice_number()) % SHARES == 0
     now = not optimised and not name.startswith(OPTIMISED)
     turns[0] += now != _state["plain"]
     _state["plain"] = now

@@ -4,9 +4,11 @@ import pytest
 
 from sparsejax import config
 from sparsejax.jit.backend import compiler
+from sparsejax.jit.backend import engine as backend
 from sparsejax.jit.backend.llvm import LLVMBuilder
 from sparsejax.jit.codegen import lower
 from sparsejax.jit.runtime.kernels import KernelRunner
+from tests import objects
 from tests.enumeration import cases, run
 from tests.fuzz import definitions, engine
 from tests.fuzz.tally import Tally
@@ -86,3 +88,14 @@ def test_numbers_of_a_shuffled_run_are_those_of_a_run(diagonals):
 def test_cases_without_diagonals():
     assert sum(map(len, cases.numbers("without"))) == 842399
     assert sum(map(len, cases.numbers("only"))) == cases.count() - 842399
+
+
+def test_some_kernels_of_tests_that_are_drawn_are_optimised(monkeypatch):
+    seen = []
+    monkeypatch.setattr(backend.engine(), "object", lambda text, plain=False: seen.append(plain))
+    for drawn in (False, True):
+        monkeypatch.setitem(objects._state, "drawn", drawn)
+        with engine.quick():
+            for k in range(64):
+                backend.engine().object(f"; {k}")
+    assert all(seen[:64]) and 16 < sum(seen[64:]) < 48
