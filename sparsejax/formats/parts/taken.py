@@ -43,6 +43,7 @@ class Kept(NamedTuple):
 
 
 _WHOLE = Kept(0, 1)
+_DENSE = pruned.Level(None, [])
 
 
 def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: Format) -> Storage:
@@ -301,11 +302,13 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
             kept = _below(kept, key, old[lead])
             changed = changed or (listed and key is not None)
             if not gone:
-                made.append(pruned.Level(None, []))
+                made.append(_DENSE)
             continue
         pos, *crds = storage.buffers[first]
-        crds += [level[0] for level in storage.buffers[first + 1 : stop]]
-        keyed = any(keys[d] is not None for d in dims)
+        keyed = keys[lead] is not None
+        if stop - first > 1:
+            crds += [level[0] for level in storage.buffers[first + 1 : stop]]
+            keyed = keyed or any(keys[d] is not None for d in dims)
         if not keyed and kept.listed is None:
             begin, end = int(pos[kept.first]), int(pos[kept.stop])
             if kept.first or end != len(crds[0]) or len(pos) != kept.stop + 1:
