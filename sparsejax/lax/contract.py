@@ -393,8 +393,11 @@ def _along(arrays: list[Any], inputs: list[Labels], output: Labels, out_format: 
         left.append((contract([a for a, _ in chosen], [ls for _, ls in chosen], kept, None, wanted), kept))
     if out_format is None:
         typing = _typing_for(wanted)
-        whole = typing(tuple(rules.alike(a.aval) for a in arrays), tuple(inputs), output).format
-        if whole != typing(tuple(rules.alike(a.aval) for a, _ in left), tuple(ls for _, ls in left), output).format:
+        # extents that become others do so in all operands alike: none that stays, in blocks or not known, meets one
+        stays = any(a.format.blocked or any(type(n) is not int for n in a.shape) for a in arrays)
+        kinds = [[a.aval if stays else rules.alike(a.aval) for a in those] for those in (arrays, [a for a, _ in left])]
+        whole = typing(tuple(kinds[0]), tuple(inputs), output).format
+        if whole != typing(tuple(kinds[1]), tuple(ls for _, ls in left), output).format:
             out_format = whole
     return contract([a for a, _ in left], [ls for _, ls in left], output, out_format, wanted)
 

@@ -27,3 +27,13 @@ def test_extents_of_one_and_none_are_told_apart():
         a, b = np.ones((n, m)), np.ones((m, n))
         made = snp.einsum("ij,jk->ik", sj.array(a, format="csr"), sj.array(b, format="csc"))
         np.testing.assert_array_equal(made.todense(), a @ b)
+
+
+def test_blocks_beside_other_formats():
+    """What has blocks keeps its extents while a path is typed, and what it meets keeps them, too."""
+    rng = np.random.default_rng(0)
+    x, y, z = (rng.normal(size=shape).round() for shape in ((30, 44), (44, 53), (53, 3)))
+    for forms in (("bsr:2x2", "csr", "coo"), ("csr", "bsr:2x2", "csr"), ("dense", "csr", "bsr:2x2")):
+        given = [sj.array(a, format=form) for a, form in zip((x, y, z), forms, strict=True)]
+        for run in (snp.einsum, sj.jit(snp.einsum, static_argnums=0)):
+            np.testing.assert_allclose(run("ij,jk,kl->il", *given).todense(), x @ y @ z)
