@@ -32,7 +32,7 @@ def _limits(rows: Array, first: int, stop: int) -> tuple[int, int]:
 def narrowed(storage: Storage, keys: Sequence[Key]) -> Storage:
     """The array without the entries of rows that are outside of a range of consecutive ones, where these are most; else the array itself. O(log(entries)).
 
-    >>> from sparsejax.formats import convert
+    >>> from sparsejax.formats import Format, convert
     >>> A = convert.from_dense(np.eye(4), Format.parse("coo", 2), 0.0)
     >>> narrowed(A, (range(1, 2), None)).buffers
     ((array([0, 1]), array([1], dtype=int32)), (array([1], dtype=int32),))
@@ -96,7 +96,7 @@ def column(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...]) -> Stor
 def diagonal(storage: Storage, begin: tuple[int, int], count: int) -> Storage | None:
     """The diagonal of a matrix that begins in a row, at a coordinate in it, as a sparse vector (coo); None for other arrays. Linear in the entries.
 
-    >>> from sparsejax.formats import convert
+    >>> from sparsejax.formats import Format, convert
     >>> A = convert.from_dense(np.arange(6.0).reshape(2, 3), Format.parse("coo", 2), 0.0)
     >>> diagonal(A, (0, 1), 2).vals
     array([1., 5.])

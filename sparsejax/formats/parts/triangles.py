@@ -18,7 +18,8 @@ def triangle(storage: Storage, k: int, lower: bool) -> Storage | None:
     """The entries of a matrix on and below its k-th diagonal (`lower`), or on and above it, in its format. None where rows, or columns, do not list
     what they have, and for matrices over another fill than 0. O(entries and rows); memory beside the result: two numbers for every row.
 
-    >>> from sparsejax.formats import convert
+    >>> import numpy as np
+    >>> from sparsejax.formats import Format, convert
     >>> A = convert.from_dense(np.array([[5.0, 0.0, 6.0], [7.0, 8.0, 0.0]]), Format.parse("csr", 2), 0.0)
     >>> convert.to_dense(triangle(A, 0, lower=False))
     array([[5., 0., 6.],
