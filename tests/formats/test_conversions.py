@@ -215,7 +215,7 @@ def test_offsets_in_parts(entries, parents, crowded):
             own = np.full(parents + 1, -1)
             ends = entries * k // parts, entries * (k + 1) // parts
             numbers = (*ends, entries, parents, pass_kernels.address(parent), pass_kernels.address(own))
-            pass_kernels.run(conversion_passes._offsets(4, crowded), *numbers)
+            pass_kernels.run(conversion_passes._offsets(4, 8, crowded, False), *numbers)
             seen += own >= 0
             pos = np.where(own >= 0, own, pos)
         np.testing.assert_array_equal(pos, expected)
