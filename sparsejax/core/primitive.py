@@ -145,6 +145,7 @@ class Primitive:
     for where all of them are dense and in NumPy's order; where extents are bounds, it is for all extents
     describe(**params) -> str                     the parameters as printed in jaxprs (default: name=value)
     static(position, number) -> bool              whether the code should depend on that number (default: where the type does)
+    extents(change, **params) -> params           the parameters with every extent changed, where some are extents (default: none are)
 
     bodies(**params) -> ClosedJaxprs              what it runs, without constants: a `call` gets their plans as `bodies`
     kept(**params) -> a range for each body       the operands that are its first inputs whenever it runs
@@ -183,6 +184,7 @@ class Primitive:
         partial: bool = False,
         inline: Rule | None = None,
         static: Callable[[int, Any], bool] | None = None,
+        extents: Rule | None = None,
         bodies: Rule | None = None,
         kept: Rule | None = None,
         linearize: Rule | None = None,
@@ -211,6 +213,7 @@ class Primitive:
         self.multiple, self.partial = multiple, partial
         self.inline = inline
         self.static = static
+        self.extents = extents
         self.bodies = bodies
         self.kept = kept
         self.linearize = linearize
@@ -318,11 +321,14 @@ class Primitive:
             with _lock:
                 _once[key] = True  # what comes back is planned
                 forget(_once)
-            family = self._family(key)
-            found = None if family is None else family.once(extents_of(arrays), [a._storage for a in arrays])
+            alike, others = self._alike(params, arrays)
+            family = self._family(key, alike)
+            given = extents_of(arrays) + others
+            found = None if family is None else family.once(given, [a._storage for a in arrays])
             if found is not None:
                 if _noting.notes is not None:
-                    _noting.notes.append(Note(self, None, args, values, found[0], family))
+                    serves = family if self.extents is None else None  # extents of other calls may be equal to others
+                    _noting.notes.append(Note(self, None, args, values, found[0], serves))
                 return found[0] if self.multiple else found[0][0]
         planned, name = closed is None, None
         if closed is None:
@@ -360,9 +366,10 @@ class Primitive:
     ) -> tuple[ClosedJaxpr, Any]:
         """The operation as a jaxpr: for these shapes, with the name of its record, or for those that differ in their extents alone."""
         line, numbers = user_line(), [None if isinstance(v, Array) else v for v in values]
+        alike, others = self._alike(params, arrays)
 
         def make(avals: Sequence[Aval]) -> tuple[ClosedJaxpr, Any]:
-            trace, given = Trace(), iter(avals)
+            trace, given, params = Trace(), iter(avals), self._with_extents(alike, avals)
             inputs: list[Var] = []
             atoms: list[Atom] = []
             for number in numbers:  # not the arrays, which whoever keeps this would keep
@@ -378,22 +385,56 @@ class Primitive:
             return ClosedJaxpr(Jaxpr(tuple(inputs), (), (eqn,), outs), (), shared=True), None
 
         avals = [a.aval for a in arrays]
-        family = self._family(key)
-        if family is None or not self._is_pure:
+        if others:
+            avals.append(Aval(others, np.bool_, Format.parse("dense", len(others))))
+        family = self._family(key, alike)
+        if family is None or not self._is_pure or others:
             found = None if family is None else family.find(avals, arrays, make)
             return (found or make(avals))[0], None
-        alike = self.name, key[1], tuple([None if isinstance(k, Aval) else k for k in key[2]])
-        found = family.find(avals, arrays, make, _records[0].of_shapes(alike, True, None))
+        known_by = self.name, tuple(alike.items()), tuple([None if isinstance(k, Aval) else k for k in key[2]])
+        found = family.find(avals, arrays, make, _records[0].of_shapes(known_by, True, None))
         if found is not None:
             return found[0], None
         name = _records[0].name((self.name, *key[1:]))
         return _records[0].recall(name, lambda: make(avals)[0], arrays, True) or make(avals)[0], name
 
-    def _family(self, key: Any) -> Any:
-        """What serves all operands that differ from these in their extents alone; None where what it runs was traced for these shapes."""
-        if self.bodies is not None or self.inline is not None:
+    def _alike(self, params: dict[str, Any], arrays: Sequence[Array]) -> tuple[dict[str, Any], tuple[int, ...]]:
+        """The parameters with ~k for extents, the first as large of those of operands and of the others, which come with them; themselves, where none
+        are extents."""
+        if self.extents is None:
+            return params, ()
+        own = extents_of(arrays)
+        first: dict[int, int] = {}
+        for k, n in enumerate(own):
+            first.setdefault(n, ~k)
+        others: list[int] = []
+
+        def place(n: Any) -> Any:
+            if type(n) is not int or n < 2:
+                return n
+            known = first.get(n)
+            if known is None:
+                known = first[n] = ~(len(own) + len(others))
+                others.append(n)
+            return known
+
+        made: dict[str, Any] = self.extents(place, **params)
+        return made, tuple(others)
+
+    def _with_extents(self, alike: dict[str, Any], avals: Sequence[Aval]) -> dict[str, Any]:
+        """The parameters for operands of these types."""
+        if self.extents is None:
+            return alike
+        extents = [n for a in avals for n in a.shape]
+        made: dict[str, Any] = self.extents(lambda n: extents[~n] if type(n) is int and n < 0 else n, **alike)
+        return made
+
+    def _family(self, key: Any, alike: dict[str, Any]) -> Any:
+        """What serves all operands that differ from these in their extents alone, as do parameters; None where what it runs was traced for these
+        shapes."""
+        if self.bodies is not None or (self.inline is not None and self.extents is None):
             return None
-        structure = (*key[:2], *(k.kind if isinstance(k, Aval) else k for k in key[2]))
+        structure = (self, tuple(alike.items()), *(k.kind if isinstance(k, Aval) else k for k in key[2]))
         family = _families.get(structure)
         if family is None:
             with _lock:

@@ -75,6 +75,7 @@ random_bits_p = Primitive(
     typing=_typing,
     reference=_reference,
     notation=_notation,
+    extents=rules.of_shape,
     jvp=lambda primals, tangents, out, shape, first: None,
 )
 

@@ -367,6 +367,7 @@ broadcast_p = Primitive(
     typing=lambda x, shape: rules.infer(_broadcast_notation, (x,), {"shape": shape}, shape, x.dtype).strong(),
     reference=lambda x, shape: np.broadcast_to(x, shape),
     notation=_broadcast_notation,
+    extents=rules.of_shape,
 )
 
 

@@ -49,6 +49,11 @@ def once(typing: Callable[..., Aval]) -> Callable[..., Aval]:
     return known
 
 
+def of_shape(change: Callable[[Any], Any], **params: Any) -> dict[str, Any]:
+    """`Primitive.extents` of operations with one parameter that is a shape, called so."""
+    return {name: tuple(map(change, value)) if name == "shape" else value for name, value in params.items()}
+
+
 def alike(aval: Aval) -> Aval:
     """A type of other extents of which the same formats follow, in operations on arrays of one shape: one for all extents beyond 1 up to
     `infer_formats.DENSE_ROOT_LIMIT`, one for all larger ones. Blocks divide extents: types that have them stay as they are."""

@@ -15,6 +15,7 @@ from sparsejax.jit.graph import resize
 from sparsejax.jit.ir import infer_formats
 from sparsejax.jit.ir.bounded import Bounded, bound
 from sparsejax.jit.runtime import shapes
+from sparsejax.lax.elementwise import elementwise
 
 BOUNDS = [Bounded.named(name, value) for name, value in (("n", 300), ("m", 300), ("k", 17))]
 EXTENTS = {"n": 260, "m": 271, "k": 9}
@@ -174,3 +175,13 @@ def test_updates_of_new_shapes_infer_nothing(form, method, monkeypatch):
         wanted[[1, 0], [2, 2]] = 3.0
         np.testing.assert_array_equal(made.todense(), wanted)
         assert made.format == x.format
+
+
+def test_an_extent_that_has_not_changed_yet_pins_no_other():
+    """`a / c` and `a / b` by turns: an axis that broadcasts in one is as long as another, which is a number so far, in the other."""
+    for n in range(20, 30):
+        a, b, c = np.ones((n, n)), np.full((1, n), 2.0), np.full((n, 1), 4.0)
+        for d in (c, b):
+            np.testing.assert_array_equal(elementwise("divide", sj.array(a), sj.array(d)).todense(), a / d)
+    families = [f for k, f in primitive._families.items() if k[0].name == "divide" and f._samples]
+    assert families and not any(f._fixed for f in families)

@@ -190,3 +190,19 @@ def _of_tuple(value: tuple[Any, ...], parts: Sequence[tuple[int, Callable[[Chang
         return tuple(changed)
 
     return made
+
+
+def numbers_in(value: Any, found: set[int]) -> None:
+    """Add the integers that shapes and parameters have to those that are `found`."""
+    if type(value) is int:
+        found.add(value)
+    elif isinstance(value, tuple | list):
+        for v in value:
+            numbers_in(v, found)
+    elif fields_of(type(value)):
+        numbers_in([getattr(value, name) for name in fields_of(type(value))], found)
+    elif isinstance(value, range | Span):
+        numbers_in((value.start, value.stop), found)
+    elif isinstance(value, ClosedJaxpr):
+        for e in value.jaxpr.eqns:
+            numbers_in((tuple(v.aval.shape for v in (*e.inputs, *e.outputs)), e.params), found)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -423,8 +423,9 @@ class Family:
             self._samples.insert(0, tuple(-n for n in extents))  # as if all of them had been others before
         solved: dict[str, Terms] = {}
         born: dict[str, tuple[int, str]] = {}
+        now = set[int]()  # equal to an extent that was the same in all calls so far: no symbols in this one
         while True:
-            places = self._places(extents, avals)
+            places = self._places(extents, avals, now)
             free = {*born, *(p for p in places if isinstance(p, str))} - set(solved)
             if not free or len(self._members) >= MEMBERS:
                 return None
@@ -443,7 +444,11 @@ class Family:
                 for name, line in fixed.items():
                     while name in born:
                         name = born[name][1]
-                    self._fixed |= {k: line for k, place in enumerate(places) if place == name}
+                    asked = [k for k, place in enumerate(places) if place == name]
+                    if asked and extents[asked[0]] in places:
+                        now |= {*asked}
+                    else:
+                        self._fixed |= dict.fromkeys(asked, line)
                 if fixed:  # what is left has other names
                     solved, born = {}, {}
                 continue
@@ -459,17 +464,24 @@ class Family:
         self._members.append(member)
         return self._at(member, values, arrays)
 
-    def _places(self, extents: tuple[int, ...], avals: Sequence[Aval]) -> list[int | str]:
-        """What stands at every extent: a number, or the name of a symbol."""
+    def _places(self, extents: tuple[int, ...], avals: Sequence[Aval], now: Collection[int]) -> list[int | str]:
+        """What stands at every extent: a number, as for those that are fixed or are `now`, or the name of a symbol."""
         names: dict[Any, str] = {}
         blocked = [n > 1 for a in avals for n in (a.format.blocks or (1,) * a.ndim)]
         made: list[int | str] = []
         for k, n in enumerate(extents):
             seen = tuple(s[k] for s in self._samples)
             name = self._names[k] if k < len(self._names) else None
-            if type(name) is str and LEAST <= n <= MOST and k not in self._fixed:
+            if type(name) is str and LEAST <= n <= MOST and k not in self._fixed and k not in now:
                 made.append(name)
-            elif type(name) is int or k in self._fixed or blocked[k] or len(set(seen)) == 1 or not LEAST <= n <= MOST:
+            elif (
+                type(name) is int
+                or k in self._fixed
+                or k in now
+                or blocked[k]
+                or len(set(seen)) == 1
+                or not LEAST <= n <= MOST
+            ):
                 made.append(n)
             else:
                 made.append(names.setdefault(seen, f"n{len(names)}"))
@@ -521,34 +533,19 @@ def _extents(avals: Sequence[Aval]) -> tuple[int, ...]:
 def _check(plan: Plan, jaxpr: Jaxpr, bounds: Mapping[str, int]) -> None:
     """Refused where a pass of the compiler made a number of a bound: the plan would be for one shape."""
     written: set[int] = set()
-    _numbers(
+    resize.numbers_in(
         (tuple(v.aval.shape for e in jaxpr.eqns for v in (*e.inputs, *e.outputs)), [e.params for e in jaxpr.eqns]),
         written,
     )
     made: set[int] = set()
     for step in plan.steps:
         if isinstance(step, KernelRunner):
-            _numbers(step.output.shape, made)
+            resize.numbers_in(step.output.shape, made)
         else:
-            _numbers((tuple(v.aval.shape for v in step.outputs), step.eqn.params), made)
+            resize.numbers_in((tuple(v.aval.shape for v in step.outputs), step.eqn.params), made)
     lost = (made - written) & {int(n) for n in bounds.values()}
     if lost:
         raise Refused(f"a pass of the compiler needs the extents that are at most {lost}")
-
-
-def _numbers(value: Any, found: set[int]) -> None:
-    if type(value) is int:
-        found.add(value)
-    elif isinstance(value, tuple | list):
-        for v in value:
-            _numbers(v, found)
-    elif resize.fields_of(type(value)):
-        _numbers([getattr(value, name) for name in resize.fields_of(type(value))], found)
-    elif isinstance(value, range | Span):
-        _numbers((value.start, value.stop), found)
-    elif isinstance(value, ClosedJaxpr):
-        for e in value.jaxpr.eqns:
-            _numbers((tuple(v.aval.shape for v in (*e.inputs, *e.outputs)), e.params), found)
 
 
 def _in_place(numbers: Mapping[str, int]) -> resize.Change:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -503,11 +503,21 @@ def _insum_typing(*avals: Aval, **params: Any) -> Aval:
     return made
 
 
+def _resized(
+    change: Callable[[Any], Any], avals: tuple[Aval, ...], statement: Statement, **params: Any
+) -> dict[str, Any]:
+    """The parameters with every extent changed."""
+    shape, extents = tuple(map(change, statement.shape)), tuple((v, change(n)) for v, n in statement.extents)
+    changed = statement.with_(shape=shape, extents=extents)
+    return {"avals": tuple(a.resized(change) for a in avals), "statement": changed, **params}
+
+
 insum_p = Primitive(
     "insum",
     typing=_insum_typing,
     reference=lambda *arrays, statement, **params: _reference(*arrays, statement=statement),
     inline=lambda **params: _program(**params),
+    extents=_resized,
     describe=lambda statement, avals, names, target: spelled(statement),
 )
 
