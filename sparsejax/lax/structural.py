@@ -178,14 +178,17 @@ squeeze_p = Primitive(
 )
 
 
-def expand_dims(x: Any, axis: int) -> Array:
-    """`x` with a new axis of extent one, over the same buffers: one more dense level, the outermost where `x` is sparse. O(1).
+def expand_dims(x: Any, axis: int | Sequence[int]) -> Array:
+    """`x` with a new axis of extent one, or several, at these places of the result, over the same buffers: one more dense level, the outermost where
+    `x` is sparse. O(1).
 
     >>> import sparsejax as sj, numpy as np
     >>> expand_dims(sj.array(np.eye(2, 3), format="csr"), 1).format
     Format('(d,d,c)@(1,0,2)')
     """
     x = asarray(x)
+    if isinstance(axis, tuple | list):
+        return functools.reduce(expand_dims, sorted(normal_axes(axis, x.ndim + len(axis))), x)
     place = normal_axis(axis, x.ndim + 1)
     if _dense_at_once(x):
         return _viewed(expand_p, x, structural.expand_dims(x._storage, place), _expanded_aval(x._aval, place))
@@ -207,16 +210,23 @@ def _viewed(primitive: Primitive, x: Array, storage: Storage, aval: Aval) -> Arr
     return result
 
 
-def squeeze(x: Any, axis: int) -> Array:
-    """`x` without an axis of extent one, in the format that its other levels make (else coo). O(1) where the axis is a dense level.
+def squeeze(x: Any, axis: int | Sequence[int]) -> Array:
+    """`x` without an axis of extent one, or several, in the format that its other levels make (else coo). O(1) where the axis is a dense level.
+    ValueError where an extent is not one.
 
     >>> import sparsejax as sj, numpy as np
     >>> squeeze(expand_dims(sj.array(np.eye(2, 3), format="csr"), 1), 1).format
     Format('csr')
     """
     x = asarray(x)
+    if isinstance(axis, tuple | list):
+        return functools.reduce(squeeze, sorted(normal_axes(axis, x.ndim), reverse=True), x)
     place = normal_axis(axis, x.ndim)
-    if _dense_at_once(x) and x._aval.shape[place] == 1:
+    if x.shape[place] != 1:
+        raise ValueError(
+            f"cannot select an axis to squeeze out which has size not equal to one: axis {place} has {x.shape[place]}"
+        )
+    if _dense_at_once(x):
         aval = _squeezed_aval(x._aval, place)
         return _viewed(squeeze_p, x, _squeeze_call(x._storage, aval, place), aval)
     return squeeze_p.bind(x, axis=place)
@@ -472,7 +482,9 @@ refill_p = Primitive(
 
 
 def refill(x: Any, fill: Any) -> Array:
-    """The stored entries of `x` over another fill (so entries that are not stored change their value). O(1)."""
+    """The stored entries of `x` over another fill, a number (so entries that are not stored change their value). O(1)."""
+    if np.ndim(fill):
+        raise ValueError(f"fill must be a number, not an array of shape {np.shape(fill)}")
     return refill_p.bind(asarray(x), fill=fill)
 
 

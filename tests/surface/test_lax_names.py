@@ -149,3 +149,27 @@ def test_solves_of_the_users_own():
     np.testing.assert_allclose(float(root(8.0)), 2.0)
     np.testing.assert_allclose(float(sj.grad(root)(8.0)), 1 / 12)
     np.testing.assert_allclose(float(sj.grad(sj.grad(root))(8.0)), -2 / 9 * 8 ** (-5 / 3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["csr", "coo", "dense"])
+def test_axes_of_extent_one(form):
+    x = sj.array(np.arange(9.0).reshape(3, 3), format=form)
+    wide = lax.expand_dims(x, (0, -2))
+    assert wide.shape == (1, 3, 1, 3)
+    for axes in ((0, 2), [-2, 0]):
+        made = lax.squeeze(wide, axes)
+        assert made.format == x.format
+        np.testing.assert_array_equal(made.todense(), x.todense())
+    for call in (lambda x: lax.squeeze(x, 0), lambda x: lax.squeeze(x, (0,)), sj.jit(lambda x: lax.squeeze(x, 1))):
+        with pytest.raises(ValueError, match="has 3"):
+            call(x)
+    with pytest.raises(ValueError, match="duplicate"):
+        lax.squeeze(wide, (0, -4))
+
+
+def test_a_fill_is_a_number():
+    x = sj.array(np.eye(3), format="csr")
+    assert lax.refill(x, 2).todense()[0, 1] == 2
+    for fill in ((3, 3), np.ones(3)):
+        with pytest.raises(ValueError, match="fill must be a number"):
+            lax.refill(x, fill)
