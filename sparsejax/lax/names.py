@@ -10,12 +10,12 @@ import numpy as np
 
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
-from sparsejax.core.symbolic import span
+from sparsejax.core.symbolic import sliced, span
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import contract, matmul
 from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise, loop_dtypes, where
-from sparsejax.lax.extents import along, coordinates
+from sparsejax.lax.extents import along, coordinates, filled
 from sparsejax.lax.indexing import concatenate as _concatenate
 from sparsejax.lax.indexing import gather, window
 from sparsejax.lax.indexing import select as _selection
@@ -219,7 +219,7 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Array:
     """The order along some dimensions reversed."""
     x = asarray(operand)
     turned = {normal_axis(d, x.ndim) for d in dimensions}
-    return window(x, [builtins.range(n)[:: -1 if d in turned else 1] for d, n in enumerate(x.shape)])
+    return window(x, [sliced(builtins.slice(None, None, -1 if d in turned else 1), n) for d, n in enumerate(x.shape)])
 
 
 def slice(
@@ -255,8 +255,8 @@ def slice_in_dim(
     """A window along one axis."""
     x = asarray(operand)
     place = normal_axis(axis, x.ndim)
-    chosen = builtins.range(x.shape[place])[start_index:limit_index:stride]
-    return window(x, [chosen if d == place else builtins.range(n) for d, n in enumerate(x.shape)])
+    chosen = sliced(builtins.slice(start_index, limit_index, stride), x.shape[place])
+    return window(x, [chosen if d == place else span(0, n) for d, n in enumerate(x.shape)])
 
 
 def _starts(x: Any, start_indices: Any, sizes: Sequence[int]) -> list[Any]:
@@ -288,7 +288,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
     x, sizes = asarray(operand), extents(slice_sizes, "slice_sizes")
     for d, (start, n) in enumerate(zip(_starts(x, start_indices, sizes), sizes, strict=True)):
         if n != x.shape[d]:
-            x = gather(x, {d: elementwise("add", start, np.arange(n))})
+            x = gather(x, {d: elementwise("add", start, coordinates(span(0, n)))})
     return x
 
 
@@ -300,10 +300,10 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array
     """
     x, new = asarray(operand), asarray(update)
     starts = _starts(x, start_indices, new.shape)
-    made, mask = convert_element_type(new, x.dtype), asarray(np.ones(new.shape, bool))
+    made, mask = convert_element_type(new, x.dtype), asarray(filled(new.shape, True, bool))
     form = None if x.format.is_dense else "coo"
     for d, (start, n) in enumerate(zip(starts, new.shape, strict=True)):
-        chosen = _selection(elementwise("add", start, np.arange(n)), x.shape[d], x.dtype)
+        chosen = _selection(elementwise("add", start, coordinates(span(0, n))), x.shape[d], x.dtype)
         inside = convert_element_type(chosen, bool)
         labels = list(builtins.range(x.ndim))
         source = [x.ndim if k == d else k for k in labels]

@@ -8,6 +8,7 @@ import pytest
 
 import sparsejax as sj
 import sparsejax.numpy as snp
+from sparsejax import lax
 from sparsejax.scipy.sparse.linalg import gmres
 from tests.shapes.traced import Traced
 
@@ -37,6 +38,12 @@ def _changed(a, key, change):
 
 def _two_diagonals(x):
     return np.diag(x) + np.diag(x[1:], 1)
+
+
+def _behind(x):
+    """Half of the rows from the second on, or from where so many lie inside."""
+    count = x.shape[0] // 2
+    return x[min(1, x.shape[0] - count) :][:count]
 
 
 def _halves(x):
@@ -77,6 +84,11 @@ OPERATIONS = {
     "tri": lambda p, A, S, x, y, X: p.tri(A.shape[0], A.shape[1], 1),
     "linspace": lambda p, A, S, x, y, X: p.linspace(0, 1, x.shape[0]) + p.linspace(-3, 7, x.shape[0], endpoint=False),
     "vander": lambda p, A, S, x, y, X: p.vander(x / 8)[:, -2:] if x.shape[0] > 1 else x,
+    "lax.rev": lambda p, A, S, x, y, X: lax.rev(A, (0, 1)) if p is snp else A[::-1, ::-1],
+    "lax.slice_in_dim": lambda p, A, S, x, y, X: lax.slice_in_dim(A, 1, None, 2, axis=1) if p is snp else A[:, 1::2],
+    "lax.dynamic_slice": lambda p, A, S, x, y, X: (
+        lax.dynamic_slice_in_dim(X, 1, X.shape[0] // 2, 0) if p is snp else _behind(X)
+    ),
     "arange from a float": lambda p, A, S, x, y, X: p.arange(1.0, x.shape[0]),
     "average": lambda p, A, S, x, y, X: p.average(X, axis=0) if x.shape[0] else x,
     "median": lambda p, A, S, x, y, X: p.median(A, axis=0) if A.shape[0] else A.sum(axis=0),
