@@ -26,8 +26,9 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
     carried    pos, crd, vals, pos, crd     -> the values at the entries of other segments, 0 where theirs have none
     rotated    pos, crd, vals, cut, extent  -> crd and vals with another coordinate as the first one of every segment
+    repeated   a vector, count              -> every element so many times
     strung     vectors, shifts              -> one behind the other, a number added to each
-    interleaved  (pos, crd, vals) of each   -> the segments of all behind each other, a number added to the coordinates of each
+    interleaved  (pos, crd, ...) of each    -> the segments of all behind each other, a number added to the coordinates of each
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
     crossed    (pos, crd, vals) of two     -> rows, columns and both values of every pair of entries: those of a Kronecker product
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
@@ -324,6 +325,14 @@ class Passes:
         """
         return rotated.rotated(pos, crd, vals, cut, extent)
 
+    def repeated(self, column: Array, count: int, counted: np.dtype[Any] | None = None) -> Array:
+        """Every element `count` times, or, as `counted`, times this number and the numbers behind.
+
+        >>> Passes().repeated(np.array([2, 0]), 2), Passes().repeated(np.array([2, 0]), 2, np.dtype(np.int32))
+        (array([2, 2, 0, 0]), array([4, 5, 0, 1], dtype=int32))
+        """
+        return rotated.repeated(column, count, counted)
+
     def recurred(self, x: Array, b: Array, begins: Array) -> Array:
         """y[k] = b[k] + x[k] * y[k - 1], where y[k - 1] counts as 0 at every k at which a segment `begins`.
 
@@ -394,37 +403,24 @@ class Passes:
         >>> Passes().strung([np.array([0, 1]), np.array([0])], [0, 5], np.dtype(np.int64))
         array([0, 1, 5])
         """
-        if shifts is None:
-            return np.concatenate(columns, dtype=dtype, casting="unsafe")
-        made, first = np.empty(sum(map(len, columns)), dtype), 0
-        for column, shift in zip(columns, shifts, strict=True):
-            np.add(column, dtype.type(shift), out=made[first : first + len(column)], dtype=dtype, casting="unsafe")
-            first += len(column)
-        return made
+        return woven.strung(columns, shifts, dtype)
 
     def interleaved(
-        self,
-        parts: Sequence[tuple[Array, Array, Array]],
-        shifts: Sequence[int],
-        out: tuple[Array, Array] | None = None,
-    ) -> tuple[Array, Array, Array]:
-        """(pos, crd, vals) of segments that hold those of all parts, one behind the other, with a number added to the coordinates of each;
-        `out` is what crd and vals are written to, if it is given.
+        self, parts: Sequence[tuple[Array, ...]], shifts: Sequence[int], out: Sequence[Array] | None = None
+    ) -> tuple[Array, ...]:
+        """(pos, crd, *columns) of segments that hold those of all parts, one behind the other, with a number added to the coordinates of each;
+        `out` is what crd and columns are written to, if it is given.
 
         >>> one = np.array([0, 1, 2]), np.array([0, 1], np.int32), np.array([5, 6])
         >>> Passes().interleaved([one, one], [0, 2])
         (array([0, 2, 4]), array([0, 2, 1, 3], dtype=int32), array([5, 5, 6, 6]))
         """
-        pos = sum(part[0] for part in parts)
-        rows = [np.arange(len(own) - 1).repeat(own[1:] - own[:-1]) for own, _, _ in parts]
-        order = np.concatenate(rows).argsort(kind="stable")
-        crd = self.strung([part[1] for part in parts], shifts, parts[0][1].dtype)
-        vals = np.concatenate([part[2] for part in parts])
-        if out is None:
-            return np.asarray(pos), crd[order], vals[order]
-        np.take(crd, order, out=out[0], mode="clip")
-        np.take(vals, order, out=out[1], mode="clip")
-        return np.asarray(pos), *out
+        return woven.interleaved(parts, shifts, out)
+
+    def room(self, count: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        """A vector for a result, of memory that is used again where there is some, and the same memory to be written to."""
+        made = np.empty(count, dtype)
+        return made, made
 
     def crossed(
         self,
@@ -557,7 +553,7 @@ class Learning(Passes):
         *("begun", "spotted", "within", "below", "mapped", "named", "located", "carried", "rotated", "lined", "turned"),
         *("met", "placed", "sifted", "largest", "admitted", "interleaved", "regrouped"),
         *("chosen", "flagged", "distant", "tidied", "folded", "bucketed", "entered"),
-        *("woven", "foremost"),
+        *("woven", "foremost", "repeated"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

@@ -228,7 +228,8 @@ def test_parts_of_segments(parents, longest, first):
         if not first:
             for flags in (columns[1], np.zeros(len(crd), bool), np.ones(len(crd), bool)):
                 same_parts(MANY.chosen(pos, flags, columns), FEW.chosen(pos, flags, columns))
-            same_parts(MANY.interleaved(parts, shifts), FEW.interleaved(parts, shifts))
+            for some in (parts, [(*part, part[1][::-1], part[2] > 0.5) for part in parts]):
+                same_parts(MANY.interleaved(some, shifts), FEW.interleaved(some, shifts))
             small = segments_of(rng, 5, 3, 7)
             pair, extents = (parts[0], (*small, rng.random(len(small[1])))), (5 * parents, 7 * extent)
             same_parts(MANY.crossed(*pair, 7, extents), FEW.crossed(*pair, 7, extents))
@@ -719,3 +720,16 @@ def test_coordinates_narrower_than_those_of_the_array(dtype, choose):
                     np.testing.assert_array_equal(A[:, :100].todense(), expected)
                     B = sj.array((np.ones(count), (column, row)), shape=(extent, rows), format="csc")
                     np.testing.assert_array_equal(B[:100].todense(), expected.T)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i8", "f8", "c16", "?", "u2"])
+@pytest.mark.parametrize("count", [1, 2, 5, 40])
+def test_repeated(count, dtype):
+    column = np.arange(11)[::2].astype(dtype)
+    for given in (column, np.tile(column, 3)[1::2], column[:0]):
+        same_parts([MANY.repeated(given, count)], [np.repeat(given, count)])
+        same_parts([FEW.repeated(given, count)], [np.repeat(given, count)])
+        for kind in map(np.dtype, ("i4", "i8")) if dtype in ("i4", "i8") else ():
+            wanted = (given[:, None] * np.array(count, kind) + np.arange(count, dtype=kind)).astype(kind).reshape(-1)
+            same_parts([MANY.repeated(given, count, kind)], [wanted])
+            same_parts([FEW.repeated(given, count, kind)], [wanted])

@@ -61,3 +61,30 @@ def _before(crds: Sequence[Array], number: Array, columns: Sequence[Array]) -> A
         made &= own == column
         made |= own < column
     return made
+
+
+def interleaved(
+    parts: Sequence[tuple[Array, ...]], shifts: Sequence[int], out: Sequence[Array] | None
+) -> tuple[Array, ...]:
+    """See `passes`."""
+    pos = np.asarray(sum(part[0] for part in parts))
+    rows = [np.arange(len(own) - 1).repeat(own[1:] - own[:-1]) for own, *_ in parts]
+    order = np.concatenate(rows).argsort(kind="stable")
+    made: list[Array] = []
+    for k, columns in enumerate(zip(*(part[1:] for part in parts), strict=True)):
+        column = np.concatenate(columns)
+        if not k:
+            column += np.repeat(np.array(shifts, column.dtype), [len(own) for own in columns])
+        made.append(column[order] if out is None else column.take(order, out=out[k], mode="clip"))
+    return pos, *made
+
+
+def strung(columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
+    """See `passes`."""
+    if shifts is None:
+        return np.concatenate(columns, dtype=dtype, casting="unsafe")
+    made, first = np.empty(sum(map(len, columns)), dtype), 0
+    for column, shift in zip(columns, shifts, strict=True):
+        np.add(column, dtype.type(shift), out=made[first : first + len(column)], dtype=dtype, casting="unsafe")
+        first += len(column)
+    return made

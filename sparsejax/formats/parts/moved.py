@@ -24,9 +24,6 @@ from sparsejax.formats.parts.pieces import in_pieces, spans
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
-SEVERAL = 16
-"""Copies of an entry up to which each is written by a pass of its own over all entries."""
-
 
 def rolled(storage: Storage, axis: int, cut: int) -> Storage | None:
     """The array with coordinate `cut` of an axis, none of its ends, as the first one, and those before it behind the others. Linear in the buffers. None
@@ -92,16 +89,10 @@ def repeated(storage: Storage, axis: int, count: int) -> Storage | None:
     pos, *_ = storage.buffers[first]
     *lead, crd = [level[-1] for level in storage.buffers[first:]]
     segments.check_size(len(crd) * count, "a repeated array")
-    made = np.empty((len(crd), count), crd_dtype(extent))
-    np.multiply(crd, count, out=made[:, 0], dtype=made.dtype, casting="unsafe")
-    if count <= SEVERAL:
-        for k in range(1, count):
-            np.add(made[:, 0], k, out=made[:, k])
-    else:
-        np.add(made[:, :1], np.arange(1, count, dtype=made.dtype), out=made[:, 1:])
     shape = tuple([extent if d == axis else n for d, n in enumerate(storage.shape)])
-    columns = [*(column.repeat(count) for column in lead), made.reshape(-1)]
-    return _with_last(storage, shape, pos * count, columns, storage.vals.repeat(count))
+    many = passes.over(len(crd) * count)
+    columns = [*(many.repeated(column, count) for column in lead), many.repeated(crd, count, crd_dtype(extent))]
+    return _with_last(storage, shape, pos * count, columns, many.repeated(storage.vals, count))
 
 
 @functools.lru_cache(maxsize=1024)

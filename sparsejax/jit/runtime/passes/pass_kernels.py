@@ -33,6 +33,14 @@ def empty(count: int, dtype: np.dtype[Any]) -> Array:
     return result_memory.empty(count, dtype)
 
 
+def room(count: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """A vector of recycled memory, and the same memory to write to it by NumPy."""
+    if count * dtype.itemsize >= result_memory.SMALLEST:
+        return result_memory.written((count,), dtype)
+    made = np.empty(count, dtype)
+    return made, made
+
+
 def filled(count: int, dtype: np.dtype[Any], fill: Any) -> Array:
     """A vector of the fill, to be written by a kernel."""
     if count * dtype.itemsize >= result_memory.SMALLEST and (fill != 0 or not any(np.asarray(fill, dtype).tobytes())):

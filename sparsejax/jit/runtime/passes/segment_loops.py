@@ -253,22 +253,23 @@ def recurred(b: Builder, count: Val, kind: str, parts: int, given: Sequence[Val]
 
 
 def interleaved(
-    b: Builder, first: Val, end: Val, parts: Val, table: Vector, made: Vector, crd: Vector, vals: Vector
+    b: Builder, first: Val, end: Val, parts: Val, table: Vector, made: Vector, columns: Sequence[Vector]
 ) -> None:
-    """The table holds, for every part, the addresses of its pos, crd and vals, and what is added to its coordinates."""
+    """The table holds, for every part, the addresses of its pos and columns, coordinates first, and what is added to these."""
+    words, sizes = len(columns) + 2, (8, *(column.size for column in columns))
     with b.for_(first, end, "r") as r:
         at = b.var("at", b.i64(0))
         b.set(at, made.get(b, r))
         with b.for_(b.i64(0), parts, "k") as k:
-            own = [b.named("word", table.get(b, b.add(b.mul(k, 4), n))) for n in range(4)]
-            pos, crds, values = (
-                Vector(b.convert("inttoptr", word, "ptr"), size)
-                for word, size in zip(own, (8, crd.size, vals.size), strict=False)
+            *own, shift = [b.named("word", table.get(b, b.add(b.mul(k, words), n))) for n in range(words)]
+            pos, *sources = (
+                Vector(b.convert("inttoptr", word, "ptr"), size) for word, size in zip(own, sizes, strict=True)
             )
             with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
                 to = b.get(at)
-                crd.put(b, to, crd.element(b, b.add(crds.number(b, p), own[3])))
-                vals.put(b, to, values.get(b, p))
+                columns[0].put(b, to, columns[0].element(b, b.add(sources[0].number(b, p), shift)))
+                for source, column in zip(sources[1:], columns[1:], strict=True):
+                    column.put(b, to, source.get(b, p))
                 b.increment(at)
 
 

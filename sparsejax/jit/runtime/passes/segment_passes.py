@@ -28,6 +28,7 @@ from sparsejax.jit.runtime.passes import (
     long_segments,
     packed_entries,
     partitions,
+    repeated_entries,
     rotated_segments,
     segment_loops,
 )
@@ -43,6 +44,7 @@ from sparsejax.jit.runtime.passes.pass_kernels import (
     empty,
     moved_up,
     pairs_of,
+    room,
     run,
     run_parts,
     vectors,
@@ -244,6 +246,9 @@ class SegmentPasses(Passes):
     def rotated(self, pos: Array, crd: Array, vals: Array, cut: int, extent: int) -> tuple[Array, Array]:
         return rotated_segments.rotated(pos, crd, vals, cut, extent, _rows(pos))
 
+    def repeated(self, column: Array, count: int, counted: np.dtype[Any] | None = None) -> Array:
+        return repeated_entries.repeated(column, count, counted, _shares(0, len(column), len(column) * count))
+
     def placed(self, pos: Array, crd: Array, parent: Array, wanted: Array, vals: Array) -> tuple[Array, Array]:
         places = len(wanted)
         whole = np.ascontiguousarray
@@ -310,19 +315,19 @@ class SegmentPasses(Passes):
         return made
 
     def interleaved(
-        self,
-        parts: Sequence[tuple[Array, Array, Array]],
-        shifts: Sequence[int],
-        out: tuple[Array, Array] | None = None,
-    ) -> tuple[Array, Array, Array]:
+        self, parts: Sequence[tuple[Array, ...]], shifts: Sequence[int], out: Sequence[Array] | None = None
+    ) -> tuple[Array, ...]:
         kept = [tuple(np.ascontiguousarray(a) for a in part) for part in parts]
         pos = np.asarray(sum(part[0] for part in kept))
-        entries = int(pos[-1])
-        crd, vals = out or (empty(entries, kept[0][1].dtype), empty(entries, kept[0][2].dtype))
+        made = [empty(int(pos[-1]), column.dtype) for column in kept[0][1:]] if out is None else out
         table = np.array([[*map(address, part), shift] for part, shift in zip(kept, shifts, strict=True)], np.int64)
-        behind = len(kept), *map(address, (table, pos, crd, vals))
-        run_parts(_interleaved(crd.itemsize, vals.itemsize), [(*pair, *behind) for pair in _rows(pos)])
-        return pos, crd, vals
+        behind = len(kept), *map(address, (table, pos, *made))
+        kernel = _interleaved(tuple([column.itemsize for column in made]))
+        run_parts(kernel, [(*pair, *behind) for pair in _rows(pos)])
+        return pos, *made
+
+    def room(self, count: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        return room(count, dtype)
 
     def crossed(
         self,
@@ -549,10 +554,11 @@ def _strung(b: Builder) -> None:
 
 
 @as_kernel
-def _interleaved(b: Builder, size: int, vals_size: int) -> None:
+def _interleaved(b: Builder, sizes: tuple[int, ...]) -> None:
     (first, end), parts = lengths.share(b), b.slot(2, "i64", "parts")
-    table, made, crd, vals = vectors(b, 3, (8, 8, size, vals_size), ("table", "made", "crd", "vals"))
-    segment_loops.interleaved(b, first, end, parts, table, made, crd, vals)
+    names = "table", "made", "crd", *(f"column{k}" for k in range(1, len(sizes)))
+    table, made, *columns = vectors(b, 3, (8, 8, *sizes), names)
+    segment_loops.interleaved(b, first, end, parts, table, made, columns)
 
 
 @as_kernel
