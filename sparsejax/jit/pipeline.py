@@ -57,7 +57,7 @@ from sparsejax.jit.graph.patterns import broadcast_factors, implied_masks, retur
 from sparsejax.jit.ir import blocks, choices, cin, policies, simplify
 from sparsejax.jit.ir.features import Features
 from sparsejax.jit.ir.nest import Nest
-from sparsejax.jit.ir.program import Program
+from sparsejax.jit.ir.program import Program, ordered
 from sparsejax.jit.rewrite import (
     assigned_once,
     concretize,
@@ -266,8 +266,8 @@ def rewritten(
 
 
 def program_of(nest: Nest, schedule: Schedule, known: Facts | None = None) -> Program:
-    """The program of `nest` under a schedule of what it splits into; its inputs have the formats that the kernel reads. Loops are cut into
-    chunks and blocks by what is `known` of the inputs, if anything is."""
+    """The program of `nest` under a schedule of what it splits into; its inputs are those of `nest`, in that order, in the formats that the
+    kernel reads. Loops are cut into chunks and blocks by what is `known` of the inputs, if anything is."""
     with choices.drawing("program", nest):
         return iteration.planned(_program_of(nest, schedule, known))
 
@@ -275,6 +275,7 @@ def program_of(nest: Nest, schedule: Schedule, known: Facts | None = None) -> Pr
 def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
     written_out = straight_line.program(nest) if nest.has_constant else None
     if written_out is not None:
+        written_out = replace(written_out, inputs=ordered(written_out.inputs, nest.inputs))
         return parallelize.parallelize(written_out, schedule.cost) if choices.does("parallelize") else written_out
     split = blocks.split(nest)
     if schedule.panels is not None:
@@ -282,9 +283,10 @@ def _program_of(nest: Nest, schedule: Schedule, known: Facts | None) -> Program:
         nest = row_panels.with_panels(nest, schedule.panels)
     made, cut = prepared(nest, schedule)
     program = rewritten(concretize.concretize(made, cut), cut, made.features)
+    program = replace(program, inputs=ordered(program.inputs, nest.inputs))
     if known is None:
         return program
-    inputs, read = split.inputs, known
+    inputs, read = ordered(split.inputs, nest.inputs), known
     if schedule.conversions:
         moved = dict(schedule.conversions)
         found = {t.name: t for t in blocks.split(blocks.with_formats(nest, moved)).inputs if t.name in moved}

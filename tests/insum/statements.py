@@ -1,7 +1,8 @@
 """Random indirect einsums: texts of one to three lines with operands of every format, for `tests/insum_interpreter`.
 
 Indices are variables, integers, and accesses of integer arrays to any depth; extents are small, 0 and 1 among them; coordinates are negative,
-too. All numbers are small integers or halves, so that sums are exact in any order.
+too. All numbers are small integers or halves, so that sums are exact in any order. Operands in `blocks` have up to four dimensions, some of them in
+blocks, their levels in any order, and most of their indices are accesses.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import sparsejax as sj
-from sparsejax.formats import Compressed, Coordinate, Dense, Format
+from sparsejax.formats import Format
 from tests.fuzz import definitions
 from tests.fuzz.levels import INPUTS, random_format
 
 DTYPES = ("f8", "f8", "f8", "f4", "i8", "i4")
+SMOOTH = tuple(level for level in INPUTS if level.unique)
+"""Levels of operands that have derivatives: one value for every place."""
 UNARY = ("square", "absolute", "negative", "abs", "sign")
 BINARY = ("maximum", "minimum")
 
@@ -40,7 +43,8 @@ class Case:
 
 
 class _Maker:
-    def __init__(self, seed: int, smooth: bool = False) -> None:
+    def __init__(self, seed: int, smooth: bool = False, blocks: bool = False) -> None:
+        self.blocks = blocks
         self.rng = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.case = Case(seed)
@@ -106,8 +110,9 @@ class _Maker:
         rng = self.rng
         name = f"A{self.count}"
         self.count += 1
-        indices, shape = self.indices(rng.choice((0, 1, 1, 2, 2, 3)), False)
-        self.operand(name, shape, self.dtype, rng.random() < 0.45)
+        sizes = (2, 3, 3, 3, 4) if self.blocks else (0, 1, 1, 2, 2, 3)
+        indices, shape = self.indices(rng.choice(sizes), False)
+        self.operand(name, shape, self.dtype, rng.random() < (0.8 if self.blocks else 0.45))
         return f"{name}[{','.join(indices)}]" if indices else name
 
     def indices(self, count: int, target: bool, depth: int = 0) -> tuple[list[str], list[int]]:
@@ -116,6 +121,8 @@ class _Maker:
         indices, shape = [], []
         for _ in range(count):
             kind = rng.random()
+            if self.blocks and depth == 0 and rng.random() < 0.4:
+                kind = 1.0
             if kind < (0.55 if depth == 0 else 0.8):
                 v = rng.choice(list(self.extents))
                 self.seen.add(v)
@@ -156,8 +163,9 @@ class _Maker:
         values = np.asarray(self.numbers.integers(-2, 4, shape)).astype(dtype)
         if self.smooth:
             values = np.asarray(self.numbers.random(shape)) + 0.5
-        levels = (Dense(), Compressed(), Coordinate()) if self.smooth else INPUTS
-        form = random_format(rng, len(shape), levels) if sparse and shape else Format.parse("dense", len(shape))
+        levels = SMOOTH if self.smooth else INPUTS
+        sizes = [rng.choice((1, 1, 2, 3)) for _ in shape] if self.blocks else None
+        form = random_format(rng, len(shape), levels, sizes) if sparse and shape else Format.parse("dense", len(shape))
         fill = 0 if self.smooth else rng.choice((0, 0, 0, 1))
         storage, dense = definitions.pack(
             rng, values, np.asarray(self.numbers.random(shape) < 0.6), form, fill if sparse else 0
@@ -174,6 +182,6 @@ def _pattern(storage) -> np.ndarray:
     return mask
 
 
-def make(seed: int, smooth: bool = False) -> Case:
-    """The case of a seed; a smooth one has floats, and no function that is not differentiable."""
-    return _Maker(seed, smooth).make()
+def make(seed: int, smooth: bool = False, blocks: bool = False) -> Case:
+    """The case of a seed; a smooth one has floats, and no function that is not differentiable; one in `blocks` most operands in blocks."""
+    return _Maker(seed, smooth, blocks).make()

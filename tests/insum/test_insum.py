@@ -37,6 +37,15 @@ def test_random_statements(start):
     assert not faults, "\n\n".join(faults)
 
 
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize("start", range(800_000, 801_600, BATCH))
+def test_random_statements_of_what_is_in_blocks(start):
+    """Dimensions in blocks, levels in any order, and up to four index arrays of one operand; a third of the programs under `jit`."""
+    seeds = range(start, start + BATCH)
+    faults = [f for f in (fault(statements.make(seed, blocks=True), seed % 3 == 0) for seed in seeds) if f]
+    assert not faults, "\n\n".join(faults)
+
+
 @pytest.mark.rotating(24)
 @pytest.mark.parametrize("start", range(600_000, 600_600, BATCH // 2))
 def test_random_statements_whatever_is_chosen(start):

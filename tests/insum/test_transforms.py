@@ -8,6 +8,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from tests import insum_interpreter, rotation
+from tests.fuzz.levels import OUTPUTS, random_format
 from tests.insum import statements
 
 BATCH = 25
@@ -20,13 +21,18 @@ def names_of(case: statements.Case) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line.split("[")[0].split(" ")[0] for line in case.text.split("\n")))
 
 
+def entered(x: sj.Array) -> np.ndarray:
+    """One at every value of an array that is an entry, and zero at those that fill up its levels."""
+    return np.ones(x.size) if x.format.is_dense else sj.lax.pattern(x).storage.vals
+
+
 KINK = "several values are the largest"
 
 
-def derivative_fault(seed: int) -> str | None:
+def derivative_fault(seed: int, blocks: bool = False) -> str | None:
     """None when the gradient of a smooth case is that of central differences, forward mode agrees, and formats are kept; `KINK` where there is no
     derivative to compare with. Three of four cases have both modes in one program, which plans what they share once."""
-    case = statements.make(seed, smooth=True)
+    case = statements.make(seed, True, blocks)
     floats = [n for n, v in case.arrays.items() if v.dtype.kind == "f"]
     names = names_of(case)
 
@@ -43,7 +49,7 @@ def derivative_fault(seed: int) -> str | None:
 
     xs = [case.operands[n] for n in floats]
     rng = np.random.default_rng(seed)
-    steps = [rng.standard_normal(len(x.storage.vals)) for x in xs]
+    steps = [rng.standard_normal(len(x.storage.vals)) * entered(x) for x in xs]
 
     def moved(x, step, by):
         return sj.Array(x.storage.with_values(x.storage.vals + by * step, x.storage.fill_value))
@@ -69,7 +75,7 @@ def derivative_fault(seed: int) -> str | None:
 
     tangents = [sj.Array(x.storage.with_values(d, 0.0)) for x, d in zip(xs, steps, strict=True)]
     grads, forward = (sj.jit(both) if seed % 4 else both)(xs, tangents)
-    got = sum(float((g.storage.vals * d).sum()) for g, d in zip(grads, steps, strict=True))
+    got = sum(float((g.todense() * t.todense()).sum()) for g, t in zip(grads, tangents, strict=True))
     if any(g.format != x.format for g, x in zip(grads, xs, strict=True)):
         return f"{case}: formats {[str(g.format) for g in grads]}"
     scale = 1e-5 * max(1.0, abs(want))
@@ -147,9 +153,18 @@ def test_cotangents_of_sparse_targets(op, format):
     assert np.array_equal(got[1].todense(), want[1].todense())
 
 
-def batch_fault(seed: int) -> str | None:
-    """None when a batch of two elements, along any axis of some operands, has what plain loops give for each."""
-    case, rng = statements.make(seed), random.Random(seed)
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize("start", range(0, 800, BATCH))
+def test_derivatives_of_what_is_in_blocks(start):
+    found = [derivative_fault(seed, True) for seed in range(start, start + BATCH)]
+    faults = [f for f in found if f and f != KINK]
+    assert not faults, "\n\n".join(faults)
+
+
+def batch_fault(seed: int, blocks: bool = False) -> str | None:
+    """None when a batch of two elements, along any axis of some operands, has what plain loops give for each. Of operands in `blocks`, the batch's
+    axis may be in blocks, too, and stored above others."""
+    case, rng = statements.make(seed, False, blocks), random.Random(seed)
     names = names_of(case)
     moving = [n for n in case.operands if rng.random() < 0.5] or list(case.operands)[:1]
     axes, given, elements = {}, {}, [dict(case.arrays), dict(case.arrays)]
@@ -159,7 +174,10 @@ def batch_fault(seed: int) -> str | None:
             vals = np.roll(x.storage.vals, 1) if x.storage.packed else x.storage.vals
             other = sj.Array(x.storage.with_values(np.array(vals), x.storage.fill_value))
             axes[name] = rng.randint(0, x.ndim)
-            given[name] = snp.stack([x, other], axis=axes[name])
+            given[name] = stacked = snp.stack([x, other], axis=axes[name])
+            if blocks and not x.format.is_dense and name not in case.stored:
+                form = random_format(rng, stacked.ndim, OUTPUTS, [rng.choice((1, 1, 2)) for _ in stacked.shape])
+                given[name] = stacked.asformat(form)
             elements[1][name] = other.todense()
     batched = sj.vmap(lambda k: sj.insum(case.text, returns=names, **k), in_axes=(axes,))
     got = (sj.jit(batched) if rng.random() < 0.5 else batched)(given)
@@ -176,6 +194,13 @@ def batch_fault(seed: int) -> str | None:
 @pytest.mark.parametrize("start", range(0, 800, BATCH))
 def test_batches(start):
     faults = [f for f in (batch_fault(seed) for seed in range(start, start + BATCH)) if f]
+    assert not faults, "\n\n".join(faults)
+
+
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize("start", range(0, 800, BATCH))
+def test_batches_of_what_is_in_blocks(start):
+    faults = [f for f in (batch_fault(seed, True) for seed in range(start, start + BATCH)) if f]
     assert not faults, "\n\n".join(faults)
 
 

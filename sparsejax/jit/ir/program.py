@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sparsejax.formats import Format
 from sparsejax.jit.ir import cin
 from sparsejax.jit.ir.loop_plans import LoopPlans
+
+
+def ordered(inputs: Iterable[cin.Tensor], given: Iterable[cin.Tensor]) -> tuple[cin.Tensor, ...]:
+    """The inputs of what a kernel has become in the order in which its operands are `given`: as first used, they may stand in another one, since a
+    tensor in blocks has its dimensions in the order of its levels (`blocks`), and its index arrays with them."""
+    places = {t.name: k for k, t in enumerate(given)}
+    return tuple(sorted(inputs, key=lambda t: places[t.name]))
 
 
 def heads(tensor: cin.Tensor) -> tuple[int, ...]:

@@ -138,6 +138,8 @@ class KernelPlanner:
         schedule, program = self._noted(observed, order, self.schedule(observed, order))
         bounded = self.nest.bounded
         text = pipeline.text_of(program, constants)
+        asked = [t.name for t in self.step.nest.inputs]
+        assert [t.name for t in program.inputs] == asked, f"a kernel is passed {asked}, and takes {program.inputs}"
         pairs = enumerate(zip(self.step.nest.inputs, program.inputs, strict=True))
         moves = tuple((k, read.stored) for k, (given, read) in pairs if read.stored != given.format)
         expected = counted.output_sizes(self.plain, self.known(observed))

@@ -135,13 +135,15 @@ def _factored(
 
 
 def _typed(arrays: Sequence[Any], values: Any, made: Aval, s: Statement, names: Names, target: str) -> Any:
-    """Values of the whole target as the statement gives them: in that format, at the places that the statement reaches, over that fill."""
+    """Values of the whole target as the statement gives them: in that format, at the places that the statement reaches, over that fill.
+    What samples a loose level makes a compressed one."""
     if made.is_dense:
         return convert_format(values, made.format)
     value = Number(np.bool_(True), BOOL)
     reached = s.with_(op="logical_or", value=value, dtype=BOOL, format=made.format, kept=False)
     pattern = convert_element_type(insum(arrays, reached, names, target), s.dtype)
-    return refilled(sample(refilled(values), pattern), made.fill_value)
+    entries = convert_format(sample(refilled(values), pattern), made.format)
+    return refilled(entries, made.fill_value)
 
 
 # ------------------------------------------------------------------------------------------------------------- steps
