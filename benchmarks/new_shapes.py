@@ -1,4 +1,4 @@
-"""What a shape costs that was never seen before: `python -m benchmarks.new_shapes`.
+"""What a shape costs that was never seen before: `python -m benchmarks.new_shapes`; of every row of `benchmarks.everyday`: `... --everyday [--only set ...]`.
 
 Operands of random shapes, each used until it has a plan of its own (`again.FEW`) and is warm: the first call is one of a new shape ("new"), the second
 is served as that ("again"), the dearest of the others makes the plan ("plan"), the last is warm, with everything that it touches in the caches.
@@ -10,10 +10,13 @@ of their own, in turns. "hot" is a new shape whose operands were made of SciPy's
 that has just run.
 
 Microseconds of the thread, medians; SciPy's call beside it, and how many kernels were scheduled after the first forty shapes.
+
+The everyday rows run at once on matrices of 100 to 400 rows, each a few times larger or smaller than the one before; their operands are there.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import sparsejax as sj
+from benchmarks import everyday
 from sparsejax.core import again as calls
 from sparsejax.jit import pipeline
 
@@ -118,7 +122,32 @@ def hot(run: Callable[..., Any], columns: int, known: tuple[Any, ...]) -> tuple[
     return float(np.median(new)), float(np.median(warm))
 
 
-if __name__ == "__main__":
+def rows(only: Sequence[str]) -> None:
+    """The table of everyday rows, dearest first."""
+    rng, found = np.random.default_rng(5), []
+    sizes = 2 * rng.permutation(np.arange(50, 200))[: 2 * KNOWN]
+    data = [tuple(side.all() for side in everyday.operands(int(n))) for n in sizes]
+    for row in [row for row in everyday.ROWS if not only or row.name in only]:
+        times = [(timed(row.ours, (ours,)), timed(row.scipy, (theirs,))) for ours, theirs in data]
+        new, scipy = np.median(np.array(times[KNOWN:]), axis=0)
+        again = [timed(row.ours, data[-1][:1]) for _ in range(2 * KNOWN)]
+        found.append((new, float(np.median(again[KNOWN:])), scipy, row.name))
+    for new, warm, scipy, name in sorted(found, reverse=True):
+        print(f"{name:20} new {new:6.1f}   warm {warm:6.1f}  {new / warm:5.2f}   SciPy {scipy:6.1f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--everyday", action="store_true", help="every row of benchmarks.everyday")
+    parser.add_argument("--only", nargs="*", default=[], help="names of these")
+    options = parser.parse_args()
+    if options.everyday:
+        rows(options.only)
+        return
     for name in PROGRAMS:
         for jitted in (True, False):
             print(measured(name, jitted), flush=True)
+
+
+if __name__ == "__main__":
+    main()
