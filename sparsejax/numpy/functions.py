@@ -26,20 +26,34 @@ from sparsejax.lax.elementwise import elementwise as _elementwise
 from sparsejax.lax.elementwise import strong as _strong
 from sparsejax.lax.reduce import reduce as _reduce
 from sparsejax.lax.reduce import result_dtype as _result_dtype
-from sparsejax.lax.structural import broadcast_to, diagonal, reshape, transpose
+from sparsejax.lax.sorting import places
+from sparsejax.lax.structural import broadcast_to, diagonal, refill, reshape, transpose
 from sparsejax.lax.structural import extents as _extents
 from sparsejax.lax.structural import integer as _integer
 from sparsejax.lax.structural import normal_axes as _normal_axes
 from sparsejax.lax.structural import normal_axis as _normal_axis
+from sparsejax.lax.thinning import prune
 from sparsejax.numpy.elementwise import operators as _operators
 from sparsejax.numpy.making import array, check_device, eye, own
 
 
 def _has_few_entries(x: Array) -> bool:
-    """Whether nothing but some entries of a sparse array over zero is stored, fewer than it has rows."""
-    levels = x.format.levels
-    few = not x.format.is_dense and not x.fill_value and not any(level.full for level in levels[: x.ndim - 1])
-    return few and x.shape[-2] > max(passes.MANY, CROWDED * x.nnz)
+    """Whether a sparse array over zero stores fewer entries than its matrices have rows, and no level has a position for each of these."""
+    return _lists_rows(x) and x.shape[-2] > max(passes.MANY, CROWDED * x.nnz)
+
+
+def _lists_rows(x: Any) -> bool:
+    """Whether a sparse array over zero stores the rows and the columns of its matrices that have entries alone."""
+    form = x.format
+    plain = not (form.is_dense or form.blocked or x.fill_value)
+    return plain and not any(form.levels[form.order.index(d)].full for d in (x.ndim - 2, x.ndim - 1))
+
+
+def _by_places(x: Any, k: int, lower: bool) -> Any:
+    """The part of a sparse array by what its entries' coordinates are, without a mask for its rows."""
+    apart = _elementwise("subtract", places(x, x.ndim - 1), places(x, x.ndim - 2))
+    there = _elementwise("less_equal" if lower else "greater_equal", apart, min(max(k, -(2**62)), 2**62))
+    return prune(x, predicate=refill(there, False))
 
 
 def _part(name: str, x: Any, k: int, lower: bool) -> Any:
@@ -61,6 +75,8 @@ def _part(name: str, x: Any, k: int, lower: bool) -> Any:
         found = triangle(x._storage, k, lower)
         if found is not None:
             return made(found, x._aval.strong())
+    if _lists_rows(x) and sizes.is_long(x.shape[-2]):
+        return _by_places(x, k, lower)
     few = type(x) is Array and len(x._storage.vals) < passes.MANY  # which two more operations would be noticed beside
     if not (few or x.format.is_dense or x.format.blocked or x.fill_value):
         order, last = x.format.order, x.ndim - 1

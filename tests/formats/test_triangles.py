@@ -82,3 +82,26 @@ def test_entries_below_a_diagonal_are_counted(rows, columns, entries, kind, thre
             expected = np.append(0, np.cumsum(np.bincount(row, crd <= row + k, minlength=rows)))[: rows + 1]
             for run in (Passes(), CompiledPasses()):
                 np.testing.assert_array_equal(run.below(pos, crd, k), expected)
+
+
+@pytest.mark.parametrize("form", ["coo", "dcsr"])
+@pytest.mark.parametrize("columns", [7, 2**31 - 1, 2**33])
+def test_long_axes_take_no_memory(form, columns):
+    """At once, under `jit` and in gradients: entries are told by their coordinates, and no mask has a run for every row."""
+    row, column, vals = np.array([0, 3, 5, 2**33 - 1]), np.array([2, 3, 1, 6]), np.arange(1.0, 5)
+    x = sj.array((vals, (row, column)), shape=(2**33, columns), format=form)
+    for k in OFFSETS:
+        for name, stays in (("tril", column - row <= k), ("triu", column - row >= k)):
+            part = getattr(snp, name)
+            for made in (part(x, k), sj.jit(lambda x, part=part, k=k: part(x, k))(x)):
+                assert made.format == x.format and made.nnz == stays.sum()
+                np.testing.assert_array_equal(made.data, vals[stays])
+            slope = sj.grad(lambda x, part=part, k=k: (part(x, k) ** 2).sum())(x)
+            np.testing.assert_array_equal(slope.data, 2 * vals * stays)
+
+
+def test_long_axes_of_tensors():
+    at = np.array([0, 1, 1]), np.array([3, 7, 2**33 - 1]), np.array([5, 7, 0])
+    x = sj.array((np.array([1.0, 3.0, 2.0]), at), shape=(2, 2**33, 1000), format="coo")
+    for call in (snp.tril, sj.jit(snp.tril), sj.vmap(snp.tril)):
+        np.testing.assert_array_equal(call(x).data, [3.0, 2.0])
