@@ -248,12 +248,17 @@ def remembered(storage: Storage, key: tuple[int, int, int], begin: tuple[int, in
 
 
 def vector(crd: Array, vals: Array, count: int, fill: Any) -> Storage:
-    """A sparse vector of so many places."""
+    """A sparse vector (coo) of so many places."""
+    return listed(_VECTOR, crd, vals, count, fill)
+
+
+def listed(form: Format, crd: Array, vals: Array, count: int, fill: Any) -> Storage:
+    """A sparse vector of so many places, in a format that lists them."""
     pos = np.array((0, len(crd)))
     _freeze(pos, False)
     _freeze(crd, False)
     _freeze(vals, False)
-    return Storage.of_frozen(_VECTOR, (count,), fill, ((pos, crd),), vals)
+    return Storage.of_frozen(form, (count,), fill, ((pos, crd),), vals)
 
 
 _VECTOR = Format.parse("coo", 1)

@@ -29,18 +29,22 @@ def _limits(rows: Array, first: int, stop: int) -> tuple[int, int]:
     return int(begin), int(end)
 
 
-def narrowed(storage: Storage, keys: Sequence[Key]) -> Storage:
-    """The array without the entries of rows that are outside of a range of consecutive ones, where these are most; else the array itself. O(log(entries)).
+def narrowed(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...] = ()) -> Storage:
+    """The array without the entries of rows that are outside of a range of consecutive ones, where these are most; else the array itself, as
+    where nothing else is chosen. O(log(entries)).
 
     >>> from sparsejax.formats import Format, convert
     >>> A = convert.from_dense(np.eye(4), Format.parse("coo", 2), 0.0)
-    >>> narrowed(A, (range(1, 2), None)).buffers
+    >>> narrowed(A, (range(1, 2), range(1, 3))).buffers
     ((array([0, 1]), array([1], dtype=int32)), (array([1], dtype=int32),))
     """
     form = storage.format
-    key = keys[form.order[0]] if form.order else None
-    if not isinstance(key, range) or key.step != 1 or unlisted.rows_format(form) is None:
+    lead = form.order[0]
+    key = keys[lead]
+    if type(key) is not range or key.step != 1:
         return storage
+    if not axes and not any(other is not None for d, other in enumerate(keys) if d != lead):
+        return storage  # whose ends are all that is sought
     (_, rows), *others = storage.buffers
     first, stop = _limits(rows, key.start, key.stop)
     if 2 * (stop - first) > len(rows):
@@ -55,8 +59,8 @@ def rows(storage: Storage, keys: Sequence[Key]) -> Storage | None:
     """The rows that the key of the first dimension in order names, in that order and as often, whatever the others are; None where it names none, or is a
     range of consecutive ones, or of more rows than entries. O(rows that are named, each a search, and their entries), and at most a look at all entries."""
     form = storage.format
-    dim = form.order[0] if form.order else 0
-    if unlisted.rows_format(form) is None or not len(storage.vals):
+    dim = form.order[0]
+    if not len(storage.vals):
         return None
     key = keys[dim]
     if key is None or not len(key):
@@ -73,6 +77,19 @@ def rows(storage: Storage, keys: Sequence[Key]) -> Storage | None:
     shape = tuple(len(wanted) if d == dim else n for d, n in enumerate(storage.shape))
     ends = np.array((0, len(lead)))
     return Storage(form, shape, storage.fill_value, ((ends, lead), *((crd,) for crd in columns)), vals)
+
+
+def row(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...]) -> Storage | None:
+    """One whole row of a matrix, as a sparse vector (coo); None for other parts. O(log(entries)), and linear in its own."""
+    order = storage.format.order
+    if storage.ndim != 2 or axes != order[:1] or keys[order[1]] is not None:
+        return None
+    chosen = keys[order[0]]
+    assert isinstance(chosen, range)
+    (_, listed), (crd,) = storage.buffers
+    first, stop = _limits(listed, chosen.start, chosen.stop)
+    extent = storage.shape[order[1]]
+    return located.vector(crd[first:stop].copy(), storage.vals[first:stop].copy(), extent, storage.fill_value)
 
 
 def column(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...]) -> Storage | None:
@@ -132,7 +149,7 @@ def columns(storage: Storage, keys: Sequence[Key]) -> Storage | None:
     other parts, and of few entries. Some rows after the other, so that what is counted for each of them is small. Linear in the entries, what is named, and the
     extent."""
     form = storage.format
-    if storage.ndim != 2 or unlisted.rows_format(form) is None or len(storage.vals) < 2 * LEAST:
+    if storage.ndim != 2 or len(storage.vals) < 2 * LEAST:
         return None
     (row, column), shape = form.order, list(storage.shape)
     key, extent = keys[column], storage.shape[column]

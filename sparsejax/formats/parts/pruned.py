@@ -6,7 +6,6 @@ pos 0 2 3, crd 1 4 0    below them pos 0 0 3 4: nothing is left at the first    
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,27 +13,23 @@ from sparsejax.formats import passes
 from sparsejax.formats.passes import Array
 from sparsejax.formats.runs import before
 
-
-class Level(NamedTuple):
-    """A run of levels that list coordinates; a dense level has no `pos`."""
-
-    pos: Array | None
-    crds: list[Array]
+Level = tuple[Array | None, list[Array]]
+"""`pos` and coordinates of a run of levels that list these; a dense level has no `pos`."""
 
 
 def pruned(above: list[Level], pos: Array) -> Array | None:
     """`pos` of a level without empty segments, where the levels `above` it list coordinates, which lose theirs, upwards as far as dense levels. None where
     there are dense levels below ones that list coordinates.
 
-    >>> levels = [Level(np.array([0, 2]), [np.array([1, 4])])]
-    >>> pruned(levels, np.array([0, 0, 3])), levels[0].crds
+    >>> levels = [(np.array([0, 2]), [np.array([1, 4])])]
+    >>> pruned(levels, np.array([0, 0, 3])), levels[0][1]
     (array([0, 3]), [array([4])])
     """
     made, place = pos, len(above)
     while place:
         own, crds = above[place - 1]
         if own is None:
-            return made if all(level.pos is None for level in above[:place]) else None
+            return made if all(pos is None for pos, _ in above[:place]) else None
         kept = pos[1:] > pos[:-1]
         if kept.all():
             return made
@@ -42,12 +37,12 @@ def pruned(above: list[Level], pos: Array) -> Array | None:
         if place == len(above):
             made = full
         else:
-            above[place] = Level(full, above[place].crds)
+            above[place] = full, above[place][1]
         count = len(kept)
         _, crds = passes.over(count).chosen(np.array([0, count]), kept, crds)
         pos = before(kept)[own]
         place -= 1
-        above[place] = Level(pos, crds)
+        above[place] = pos, crds
     return made
 
 

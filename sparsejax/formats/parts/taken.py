@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 
 
 _WHOLE = Kept(0, 1)
-_DENSE = pruned.Level(None, [])
+_DENSE: pruned.Level = (None, [])
 
 
 def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: Format) -> Storage:
@@ -56,14 +56,23 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
     >>> convert.to_dense(taken(A, (range(1, 2), np.array([2, 0])), (0,), Format.parse("csf", 1)))
     array([5., 3.])
     """
-    storage = of_lists.narrowed(storage, keys)
-    lead = storage.format.order[0] if keys else 0
-    listed = None if lead in axes else of_lists.rows(storage, keys)
-    if listed is not None:
-        rest = [None if d == lead else key for d, key in enumerate(keys)]
-        return listed if all(key is None for key in rest) else taken(listed, rest, axes, format)
-    made = _column(storage, keys, axes) if axes else of_lists.columns(storage, keys)
-    made = _of_list(storage, keys, format) if made is None and not axes else made
+    made = None
+    if unlisted.rows_format(storage.format) is not None:
+        made = of_lists.row(storage, keys, axes) if axes else None
+        if made is not None:
+            return made
+        storage = of_lists.narrowed(storage, keys, axes)
+        lead = storage.format.order[0]
+        listed = None if lead in axes else of_lists.rows(storage, keys)
+        if listed is not None:
+            rest = [None if d == lead else key for d, key in enumerate(keys)]
+            return listed if all(key is None for key in rest) else taken(listed, rest, axes, format)
+        if not axes:
+            made = of_lists.columns(storage, keys)
+            made = _of_list(storage, keys, format) if made is None else made
+    if axes and made is None:
+        made = _row(storage, keys, axes, format)
+        made = _column(storage, keys, axes) if made is None else made
     made = by_levels(storage, keys, axes, format) if made is None else made
     if made is None and not axes and format == storage.format:
         made = _of_padded(storage, keys)
@@ -75,9 +84,9 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
 
 
 def _of_list(storage: Storage, keys: Sequence[Key], format: Format) -> Storage | None:
-    """As `taken`, of an array that lists all coordinates by its rows; None where it has none, or only consecutive ones are kept, which are found
+    """As `taken`, of an array that lists all coordinates, by its rows; None where it has none, or only consecutive ones are kept, which are found
     by their ends."""
-    if format != storage.format or unlisted.rows_format(format) is None:
+    if format != storage.format:
         return None
     lead, *others = [keys[d] for d in format.order]
     if isinstance(lead, range) and lead.step == 1 and all(key is None for key in others):
@@ -237,11 +246,27 @@ def _length(key: Key, extent: int) -> int:
     return extent if key is None else len(key)
 
 
+def _row(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: Format) -> Storage | None:
+    """As `taken`, for one whole row of a matrix whose rows list their columns; else None."""
+    form = storage.format
+    dims = unlisted.listed_rows(form)
+    if dims is None or axes != dims[:1] or keys[dims[1]] is not None or format.levels != form.levels[1:]:
+        return None
+    key, (pos, crd) = keys[dims[0]], storage.buffers[1]
+    assert isinstance(key, range)
+    first, stop = int(pos[key.start]), int(pos[key.start + 1])
+    return located.listed(
+        format, _part(crd, first, stop), _part(storage.vals, first, stop), storage.shape[dims[1]], storage.fill_value
+    )
+
+
 def _column(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...]) -> Storage | None:
     """As `taken`, for one column of consecutive rows of a matrix whose rows list their columns; else None."""
     dims = unlisted.listed_rows(storage.format)
-    if dims is None or axes != dims[1:]:
+    if dims is None:
         return of_lists.column(storage, keys, axes)
+    if axes != dims[1:]:
+        return None
     rows, column = keys[dims[0]], keys[dims[1]]
     assert isinstance(column, range)
     if rows is None:
@@ -349,7 +374,7 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
             pos = full
         listed = True
         if not gone:
-            made.append(pruned.Level(pos, crds))
+            made.append((pos, crds))
     buffers = pruned.buffers_of(made)
     if not moved:
         if kept.listed is None:

@@ -423,9 +423,12 @@ class SegmentPasses(Passes):
 
 def _found(number: Array, made: Array, parts: Sequence[tuple[int, int]], count: Array) -> tuple[Array, Array]:
     """What parts have found, each so much from its beginning on, as one."""
-    pieces = [slice(first, first + int(n)) for (first, _), n in zip(parts, count, strict=True)]
-    found = moved_up(number, pieces)
-    moved_up(made, pieces)
+    if len(parts) == 1:
+        found = int(count[0])
+    else:
+        pieces = [slice(first, first + int(n)) for (first, _), n in zip(parts, count, strict=True)]
+        found = moved_up(number, pieces)
+        moved_up(made, pieces)
     if 2 * found < len(number):
         return number[:found].copy(), made[:found].copy()
     return number[:found], made[:found]
