@@ -1,6 +1,7 @@
 """`sj.insum` against plain loops: random statements, errors with their places, dtypes, indices that are read and that are not."""
 
 import functools
+import itertools
 import re
 
 import numpy as np
@@ -44,6 +45,27 @@ def test_random_statements_of_what_is_in_blocks(start):
     seeds = range(start, start + BATCH)
     faults = [f for f in (fault(statements.make(seed, blocks=True), seed % 3 == 0) for seed in seeds) if f]
     assert not faults, "\n\n".join(faults)
+
+
+@pytest.mark.parametrize("blocked", range(3))
+def test_index_arrays_of_blocks_in_every_order_of_levels(blocked):
+    """Two index arrays and a variable at the dimension in blocks, as a statement, and as the axis of a batch."""
+    dense = np.arange(1.0, 226.0).reshape(9, 5, 5)
+    X, Y, plain = np.array([3, 0, 4, 1, 2]), np.array([4, 4, 0, 2, 1]), np.arange(5)
+    names = ["X[i]", "Y[i]"]
+    names.insert(blocked, "i")
+    places = [X, Y]
+    places.insert(blocked, plain)
+    want = dense[tuple(places)]
+    for number, order in enumerate(sorted(set(itertools.permutations((0, 1, 2, blocked))))):
+        levels = ("d,c,d,d", "d,d,d,d", "c,c,c,c", "q,q,c,q")[number % 4]
+        blocks = ",".join("2" if d == blocked else "1" for d in range(3))
+        A = sj.array(dense, format=f"({levels})@({','.join(map(str, order))})/({blocks})")
+        if number % 2 or blocked == 0:  # the first axis is longer than the index arrays
+            got = sj.insum(f"C[i] = A[{','.join(names)}]", A=A if blocked else A[:5], X=X, Y=Y)
+        else:
+            got = sj.vmap(lambda A, x, y: A[x, y], in_axes=(blocked, 0, 0))(A, X, Y)
+        np.testing.assert_array_equal(got.todense(), want, f"{A.format}")
 
 
 @pytest.mark.rotating(24)
