@@ -380,7 +380,8 @@ def _along(arrays: list[Any], inputs: list[Labels], output: Labels, out_format: 
         return contract(arrays, inputs, output, out_format, wanted)
     if _written_out(arrays, inputs, output, out_format, wanted):
         return contract(arrays, inputs, output, out_format, wanted)
-    about = hint if any(a.format.blocked for a in arrays) else _rounded
+    at_once = trace.current() is None and not any(a.format.blocked for a in arrays)
+    about = _rounded if at_once else hint  # a trace is of one shape, or for many
     steps = path.plan(tuple(a.aval.resized(about) for a in arrays), tuple(inputs), output, _typing_for(wanted))
     if len(steps) == 1:
         return contract(arrays, inputs, output, out_format, wanted)
