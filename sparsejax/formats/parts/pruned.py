@@ -53,7 +53,9 @@ def buffers_of(levels: Sequence[Level]) -> tuple[tuple[Array, ...], ...]:
         if pos is None:
             made.append(())
         else:
-            made += [(frozen(pos), frozen(crds[0])), *((frozen(crd),) for crd in crds[1:])]
+            made.append((frozen(pos), frozen(crds[0])))
+            if len(crds) > 1:
+                made += [(frozen(crd),) for crd in crds[1:]]
     return tuple(made)
 
 
