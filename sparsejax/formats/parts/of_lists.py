@@ -29,13 +29,12 @@ def _limits(rows: Array, first: int, stop: int) -> tuple[int, int]:
     return int(begin), int(end)
 
 
-def narrowed(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...] = ()) -> Storage:
-    """The array without the entries of rows that are outside of a range of consecutive ones, where these are most; else the array itself, as
-    where nothing else is chosen. O(log(entries)).
+def narrowed(storage: Storage, keys: Sequence[Key]) -> Storage:
+    """The array without the entries of rows that are outside of a range of consecutive ones, where these are most; else the array itself. O(log(entries)).
 
     >>> from sparsejax.formats import Format, convert
     >>> A = convert.from_dense(np.eye(4), Format.parse("coo", 2), 0.0)
-    >>> narrowed(A, (range(1, 2), range(1, 3))).buffers
+    >>> narrowed(A, (range(1, 2), None)).buffers
     ((array([0, 1]), array([1], dtype=int32)), (array([1], dtype=int32),))
     """
     form = storage.format
@@ -43,8 +42,6 @@ def narrowed(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...] = ()) 
     key = keys[lead]
     if type(key) is not range or key.step != 1:
         return storage
-    if not axes and not any(other is not None for d, other in enumerate(keys) if d != lead):
-        return storage  # whose ends are all that is sought
     (_, rows), *others = storage.buffers
     first, stop = _limits(rows, key.start, key.stop)
     if 2 * (stop - first) > len(rows):

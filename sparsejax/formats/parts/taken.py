@@ -61,7 +61,7 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
         made = of_lists.row(storage, keys, axes) if axes else None
         if made is not None:
             return made
-        storage = of_lists.narrowed(storage, keys, axes)
+        storage = of_lists.narrowed(storage, keys)
         lead = storage.format.order[0]
         listed = None if lead in axes else of_lists.rows(storage, keys)
         if listed is not None:
