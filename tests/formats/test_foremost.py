@@ -34,6 +34,7 @@ def matrix(rng, dtype):
 def test_against_numpy(dtype, memory, threads, monkeypatch):
     rng = np.random.default_rng([DTYPES.index(dtype), threads])
     monkeypatch.setattr(halving, "SHORT", int(rng.choice([-1, halving.SHORT, 1 << 40])))
+    monkeypatch.setattr(halving, "LEAST", int(rng.choice([1, halving.LEAST])))
     listed_rows._layout.cache_clear()
     if memory == "apart":
         monkeypatch.setattr(listed_rows, "MOST", 0)
@@ -94,6 +95,7 @@ def test_largest_of_segments(dtype, absolute, threads, monkeypatch):
     """Of segments of any length, against a sort of each."""
     rng = np.random.default_rng([DTYPES.index(dtype), threads, absolute])
     monkeypatch.setattr(halving, "SHORT", int(rng.choice([-1, halving.SHORT, 1 << 40])))
+    monkeypatch.setattr(halving, "LEAST", int(rng.choice([1, halving.LEAST])))
     if threads > 1:
         monkeypatch.setattr(segment_passes, "FAR", 0)
     for _ in range(30):

@@ -70,7 +70,8 @@ class SegmentPasses(Passes):
         if longest <= keep:
             return super().largest(size, pos, keep, absolute)
         pos = np.ascontiguousarray(pos, INT64)
-        if halving.is_short(longest, keep) and covers(size.dtype):
+        many = len(size) >= halving.LEAST * (len(pos) - 1)
+        if many and halving.is_short(longest, keep) and covers(size.dtype):
             return halving.largest(np.ascontiguousarray(size), pos, keep, absolute, longest, _rows(pos))
         if keep <= HEAPED and covers(size.dtype):
             return heaps.largest(np.ascontiguousarray(size), pos, keep, absolute, _rows(pos))
