@@ -79,9 +79,9 @@ def plain() -> bool:
     return _state["plain"]
 
 
-def shipped(text: str) -> bool:
-    """Whether a kernel that a test has compiled quickly is optimised all the same: half of those of the tests that are drawn, by their texts."""
-    return _state["drawn"] and zlib.crc32(text.encode()) % 2 == 0
+def shipped() -> bool:
+    """Whether what a test has compiled quickly is optimised all the same: all kernels of a test that is drawn, as some compare the bits of two."""
+    return _state["drawn"]
 
 
 def install_elsewhere(plain: bool) -> None:

@@ -1,6 +1,6 @@
 """Quick compilation: the code generator without optimisation, kernels forgotten after use, and many kernels in one LLVM module.
 
-What is under test is the text that the compiler emits; without optimisation a case takes a third of the time. Half of the kernels of one of 31 tests,
+What is under test is the text that the compiler emits; without optimisation a case takes a third of the time. The kernels of one of 31 tests,
 drawn anew for every commit, are optimised all the same, as wrong results may come of the optimiser alone.
 """
 
@@ -43,7 +43,7 @@ def quick() -> Iterator[None]:
     """Compile without optimisation, and keep nothing on disk, inside the block; a few kernels of a run of the tests as users have them (`objects.shipped`)."""
     shipped = engine.engine()
     made, folder = shipped.object, config.cache_dir()
-    shipped.object = lambda text, plain=True: made(text, not objects.shipped(text))
+    shipped.object = lambda text, plain=True: made(text, not objects.shipped())
     config.update("cache_dir", "off")
     compiler.forget()
     plan_cache.forget()

@@ -90,12 +90,11 @@ def test_cases_without_diagonals():
     assert sum(map(len, cases.numbers("only"))) == cases.count() - 842399
 
 
-def test_some_kernels_of_tests_that_are_drawn_are_optimised(monkeypatch):
+def test_kernels_of_tests_that_are_drawn_are_optimised(monkeypatch):
     seen = []
     monkeypatch.setattr(backend.engine(), "object", lambda text, plain=False: seen.append(plain))
     for drawn in (False, True):
         monkeypatch.setitem(objects._state, "drawn", drawn)
         with engine.quick():
-            for k in range(64):
-                backend.engine().object(f"; {k}")
-    assert all(seen[:64]) and 16 < sum(seen[64:]) < 48
+            backend.engine().object("; a kernel")
+    assert seen == [True, False]
