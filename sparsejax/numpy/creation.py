@@ -16,7 +16,8 @@ from sparsejax.formats import Format, convert, passes
 from sparsejax.formats.parts import unlisted
 from sparsejax.formats.storage import Storage
 from sparsejax.lax.elementwise import convert_element_type, elementwise
-from sparsejax.lax.extents import coordinates, even, is_known, nearest, number, triangle
+from sparsejax.lax.extents import coordinates, even, is_known, nearest, triangle
+from sparsejax.lax.library.spacing import spaced
 from sparsejax.lax.structural import convert_format, extent, extents, integer
 from sparsejax.numpy.making import array, check_device, eye, own, zeros, zeros_like
 
@@ -147,13 +148,10 @@ def linspace(
         return (own(made), float(step)) if retstep else own(made)
     if retstep or axis:
         raise ValueError("linspace of traced ends takes neither retstep nor axis")
-    low, high = (elementwise("multiply", e, 1.0) for e in (start, stop))
-    gap = elementwise("subtract", high, low)
-    last = count - 1 if endpoint else count
-    parts = coordinates(span(0, count), float) / (max(1, last) if known else elementwise("maximum", number(last), 1.0))
-    parts = parts.reshape(-1, *[1] * gap.ndim)
-    made = elementwise("add", low, elementwise("multiply", gap, parts))
-    return made if wanted is None else convert_element_type(made, wanted)
+    made = spaced(start, stop, count, bool(endpoint))
+    if wanted is None:
+        return made
+    return convert_element_type(elementwise("floor", made) if wanted.kind in "iu" else made, wanted)
 
 
 def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Array:

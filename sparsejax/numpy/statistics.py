@@ -20,11 +20,12 @@ from sparsejax.lax.extents import filled, is_known, number
 from sparsejax.lax.indexing import scatter
 from sparsejax.lax.library.searching import histogram_counts, look_up
 from sparsejax.lax.library.searching import searchsorted as _searchsorted
+from sparsejax.lax.library.spacing import spaced
 from sparsejax.lax.reduce import mean, reduce
 from sparsejax.lax.structural import convert_format, densely, integer, normal_axes, reshape
 from sparsejax.numpy.arranging import take_along_axis
 from sparsejax.numpy.indexing import getitem, take
-from sparsejax.numpy.making import own
+from sparsejax.numpy.making import own, zeros
 from sparsejax.numpy.manipulation import atleast_2d, concatenate_all
 from sparsejax.numpy.nans import ordered_lines
 
@@ -169,21 +170,20 @@ def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Array:
     count = integer(bins, "bins")
     if count < 1:
         raise ValueError(f"bins={count} must be at least 1")
-    if range is not None:
-        return own(np.histogram_bin_edges(np.zeros(0), count, range))
     x = asarray(x)
-    if not x.size:
-        return own(np.linspace(0.0, 1.0, count + 1))
-    low, high = (convert_element_type(reduce(kind, x), float) for kind in ("min", "max"))
-    if type(low) is Array and not np.isfinite([float(low), float(high)]).all():
-        raise ValueError(
-            f"x lies between {float(low)} and {float(high)}: bins need a finite range; pass range=(low, high), or the edges as bins"
-        )
+    wanted = x.dtype if x.dtype.kind == "f" else np.dtype(float)
+    if range is not None or not x.size:
+        return own(np.histogram_bin_edges(np.zeros(0, wanted), count, range))
+    low, high = (convert_element_type(reduce(kind, x), wanted) for kind in ("min", "max"))
+    if type(low) is Array:
+        ends = np.asarray(low)[()], np.asarray(high)[()]
+        if not np.isfinite(ends).all():
+            raise ValueError(
+                f"x lies between {ends[0]} and {ends[1]}: bins need a finite range; pass range=(low, high), or the edges as bins"
+            )
+        return own(np.histogram_bin_edges(np.array(ends), count))
     same = elementwise("equal", low, high)
-    low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
-    steps = np.arange(count + 1) / count
-    edges = where(np.arange(count + 1) == count, high, low + (high - low) * steps)
-    return convert_element_type(edges, x.dtype) if x.dtype.kind == "f" else edges
+    return spaced(where(same, low - 0.5, low), where(same, high + 0.5, high), count + 1)
 
 
 def histogram(x: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None) -> tuple[Any, Any]:
@@ -231,18 +231,22 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         raise TypeError(f"bincount takes a vector of integers, not {x.dtype} of shape {x.shape}")
     index = convert_element_type(convert_format(x, "dense"), np.int64)
     if length is None:
-        if isinstance(x, Tracer):
-            integer(reduce("max", x), "the largest number of bincount, which length= replaces,")
-        values = np.asarray(index)
-        if values.size and values.min() < 0:
-            raise ValueError("bincount takes integers that are not negative")
-        length = max(minlength, int(values.max()) + 1 if values.size else 0)
+        length = max(minlength, _largest(index) + 1) if x.size else minlength
     if not length or not x.size:
         return own(np.zeros(length, np.int64 if weights is None else np.float64))
     inside = (index >= 0) & (index < length)
     given = convert_element_type(inside, np.int64) if weights is None else asarray(weights)
     given = given if weights is None or given.dtype.kind in "fc" else convert_element_type(given, float)
     return convert_format(scatter(where(inside, given, 0), {0: where(inside, index, 0)}, (length,)), "dense")
+
+
+def _largest(index: Any) -> int:
+    if isinstance(index, Tracer):
+        return integer(reduce("max", index), "the largest number of bincount, which length= replaces,")
+    values = np.asarray(index)
+    if values.min() < 0:
+        raise ValueError("bincount takes integers that are not negative")
+    return int(values.max())
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Array:
@@ -318,19 +322,21 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
            [-1.,  1.]], dtype=float64)
     """
     x = _variables(m, rowvar)
+    if not x.shape[0]:
+        return zeros((0, 0))  # float64 whatever is given, as in NumPy
     x = x if y is None else concatenate_all([x, _variables(y, rowvar)], 0)
     n = x.shape[1]
     less = (0 if bias else 1) if ddof is None else ddof
     average = convert_format(mean(x, 1, keepdims=True), "dense")
     other = elementwise("conjugate", x) if x.dtype.kind == "c" else x
-    if x.format.is_dense or x.fill_value != 0:
+    if x.format.is_dense or x.fill_value != 0 or n <= less:
         moved = convert_format(x, "dense") - average
         other = elementwise("conjugate", moved) if x.dtype.kind == "c" else moved
         total = matmul(moved, other.T)
     else:
         conj = elementwise("conjugate", average) if x.dtype.kind == "c" else average
         total = convert_format(matmul(x, other.T), "dense") - average * conj.T * number(n)
-    made = total / number(n - less) if n > less else total * np.nan
+    made = total / number(n - less) if n > less else total * np.inf
     return reshape(made, ()) if made.shape == (1, 1) else made
 
 
@@ -348,7 +354,13 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Array:
     if not c.ndim:
         return c / c
     size = elementwise("sqrt", c.diagonal().real)
-    return c / reshape(size, (-1, 1)) / reshape(size, (1, -1))
+    made = c / reshape(size, (-1, 1)) / reshape(size, (1, -1))
+    return _bounded(made.real) + 1j * _bounded(made.imag) if made.dtype.kind == "c" else _bounded(made)
+
+
+def _bounded(x: Any) -> Any:
+    """Between -1 and 1, as correlations are but for rounding."""
+    return elementwise("minimum", elementwise("maximum", x, -1.0), 1.0)
 
 
 def partition(x: Any, kth: Any, axis: int | None = -1) -> Array:

@@ -1,5 +1,6 @@
 """Variances, counts, norms, Kronecker products and diagonals against NumPy: dtypes, formats, fills, axes."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -111,3 +112,82 @@ def test_gradients_of_deviations():
 def test_refusals(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "c16"])
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_numbers_at_equal_distances_have_the_bits_of_numpy(dtype, endpoint):
+    """Where ends are traced too: which bin an entry on an edge is counted in depends on the last bit."""
+    rng = np.random.default_rng(2)
+    spaced = sj.jit(lambda a, b: snp.linspace(a, b, 11, endpoint=endpoint))
+    for shape in ((), (), (), (), (), (3,), (2, 2)):
+        a, b = (10 * rng.normal(size=(2, *shape))).astype(dtype)
+        np.testing.assert_array_equal(spaced(a, b).todense(), np.linspace(a, b, 11, endpoint), strict=True)
+    np.testing.assert_array_equal(spaced(0.0, 3e-323).todense(), np.linspace(0.0, 3e-323, 11, endpoint))
+    np.testing.assert_array_equal(spaced(-1.5, 2).todense(), np.linspace(-1.5, 2, 11, endpoint))
+    a, b = rng.normal(size=(2, 4))
+    b[1] = a[1]
+    each = [np.linspace(low, high, 11, endpoint) for low, high in zip(a, b, strict=True)]
+    np.testing.assert_array_equal(sj.vmap(spaced)(a, b).todense(), each)
+
+
+def test_numbers_between_traced_ends_are_differentiated_and_rounded_down():
+    np.testing.assert_allclose(sj.jacfwd(lambda a: snp.linspace(a, 2.0, 5))(1.0).todense(), [1, 0.75, 0.5, 0.25, 0])
+    assert sj.grad(lambda a: snp.linspace(1.0, a, 4, endpoint=False)[2])(3.0) == 0.5
+    whole = sj.jit(lambda a: snp.linspace(a, 2, 6, dtype=int))(-3.0)
+    np.testing.assert_array_equal(whole.todense(), np.linspace(-3, 2, 6, dtype=int), strict=True)
+    sized = sj.jit(lambda a, x: snp.linspace(a, 2.0, x.shape[0]))
+    for n in (3, 4, 5, 6, 1, 2):
+        np.testing.assert_array_equal(sized(0.3, np.ones(n)).todense(), np.linspace(0.3, 2, n))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8"])
+def test_edges_of_bins_have_the_bits_of_numpy(dtype):
+    rng = np.random.default_rng(3)
+    traced = sj.jit(lambda x: snp.histogram(x, 7))
+    for _ in range(20):
+        low, high = np.sort(rng.normal(size=2) * 9)
+        x = np.linspace(low, high, 8).astype(dtype)  # most entries lie on an edge
+        x[3] = 0
+        for form in ("dense", "coo"):
+            array = sj.array(x, format=form)
+            for (counts, edges), (want, places) in (
+                (traced(array), np.histogram(x, 7)),
+                (snp.histogram(array, 7), np.histogram(x, 7)),
+                (snp.histogram(array, 7, (-0.7, 0.9)), np.histogram(x, 7, (-0.7, 0.9))),
+            ):
+                np.testing.assert_array_equal(edges.todense(), places, strict=True)
+                np.testing.assert_array_equal(counts.todense(), want)
+
+
+@pytest.mark.filterwarnings("ignore:Degrees of freedom", "ignore:invalid value", "ignore:divide by zero")
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_covariances_of_few(dtype):
+    """No variables, no columns, and fewer columns than degrees of freedom."""
+    for shape, ddof in itertools.product(((0, 4), (3, 0), (0, 0), (0,), (1, 1), (3, 1), (3, 2)), (None, 0, 3)):
+        x = np.arange(1, 1 + np.prod(shape, dtype=int)).reshape(shape) ** 2 + np.zeros(shape, dtype)
+        for form in ("dense", "coo"):
+            array = sj.array(x, format=form)
+            agree(snp.cov(array, ddof=ddof), np.cov(x, ddof=ddof))
+            agree(sj.jit(lambda x, ddof=ddof: snp.cov(x, ddof=ddof))(array), np.cov(x, ddof=ddof))
+        agree(snp.corrcoef(array), np.corrcoef(x))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_correlations_do_not_leave_one(dtype):
+    rng = np.random.default_rng(4)
+    for _ in range(10):
+        x = rng.normal(size=5).astype(dtype)
+        x = np.stack([x, 3 * x + 0.1, -x])
+        found = sj.jit(snp.corrcoef)(x)
+        assert np.abs(found.todense().real).max() <= 1
+        agree(found, np.corrcoef(x))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u1", "?"])
+def test_counts_of_nothing(dtype):
+    for minlength in (0, 4):
+        counted = functools.partial(snp.bincount, minlength=minlength)
+        for count in (counted, sj.jit(counted)):
+            x = np.zeros(0, dtype)
+            np.testing.assert_array_equal(count(x).todense(), np.bincount(x, minlength=minlength), strict=True)
