@@ -27,8 +27,6 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     carried    pos, crd, vals, pos, crd     -> the values at the entries of other segments, 0 where theirs have none
     rotated    pos, crd, vals, cut, extent  -> crd and vals with another coordinate as the first one of every segment
     repeated   a vector, count              -> every element so many times
-    strung     vectors, shifts              -> one behind the other, a number added to each
-    interleaved  (pos, crd, ...) of each    -> the segments of all behind each other, a number added to the coordinates of each
     regrouped  columns, extents, others     -> the same places in row-major order under other extents
     crossed    (pos, crd, vals) of two     -> rows, columns and both values of every pair of entries: those of a Kronecker product
     chosen     pos, flags, columns          -> pos and columns of the entries whose flags hold
@@ -44,6 +42,8 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     largest    numbers, pos, keep           -> which are among the largest of their segment
     foremost   a matrix, keep               -> pos, crd and vals of the largest elements of its rows
     recurred   x, b, begins                 -> y[k] = b[k] + x[k] * y[k - 1], from 0 where a segment begins
+
+Those that put arrays together are in `joining_passes`.
 
 Here they are in NumPy, for few entries. From `MANY` on they are machine code, once the compiler has registered its own (`use`),
 as this floor knows of no compiler.
@@ -62,6 +62,7 @@ from sparsejax import config
 from sparsejax.formats import admission, largest, searches
 from sparsejax.formats.distances import differs, magnitudes
 from sparsejax.formats.in_numpy import crossed, lined, naming, recurrences, regrouped, rotated, woven
+from sparsejax.formats.joining_passes import JoiningPasses
 from sparsejax.formats.runs import added, before, changes, keys_of
 from sparsejax.formats.runs import crd_dtype as crd_dtype
 
@@ -78,7 +79,7 @@ LOADED, OFTEN = 32, 256
 """Passes of one kind over few entries after which machine code is loaded that another process has compiled; after which it is compiled."""
 
 
-class Passes:
+class Passes(JoiningPasses):
     """The passes in NumPy."""
 
     def loaded(self, name: str, args: Sequence[Any]) -> Any:
@@ -397,26 +398,6 @@ class Passes:
         """
         return lined.lined(extents, offsets, lines)
 
-    def strung(self, columns: Sequence[Array], shifts: Sequence[int] | None, dtype: np.dtype[Any]) -> Array:
-        """Vectors one behind the other as `dtype`, with a number added to each where there are `shifts`.
-
-        >>> Passes().strung([np.array([0, 1]), np.array([0])], [0, 5], np.dtype(np.int64))
-        array([0, 1, 5])
-        """
-        return woven.strung(columns, shifts, dtype)
-
-    def interleaved(
-        self, parts: Sequence[tuple[Array, ...]], shifts: Sequence[int], out: Sequence[Array] | None = None
-    ) -> tuple[Array, ...]:
-        """(pos, crd, *columns) of segments that hold those of all parts, one behind the other, with a number added to the coordinates of each;
-        `out` is what crd and columns are written to, if it is given.
-
-        >>> one = np.array([0, 1, 2]), np.array([0, 1], np.int32), np.array([5, 6])
-        >>> Passes().interleaved([one, one], [0, 2])
-        (array([0, 2, 4]), array([0, 2, 1, 3], dtype=int32), array([5, 5, 6, 6]))
-        """
-        return woven.interleaved(parts, shifts, out)
-
     def room(self, count: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """A vector for a result, of memory that is used again where there is some, and the same memory to be written to."""
         made = np.empty(count, dtype)
@@ -553,7 +534,7 @@ class Learning(Passes):
         *("begun", "spotted", "within", "below", "mapped", "named", "located", "carried", "rotated", "lined", "turned"),
         *("met", "placed", "sifted", "largest", "admitted", "interleaved", "regrouped"),
         *("chosen", "flagged", "distant", "tidied", "folded", "bucketed", "entered"),
-        *("woven", "foremost", "repeated"),
+        *("woven", "foremost", "repeated", "spliced", "united", "merged"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

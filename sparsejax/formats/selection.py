@@ -12,7 +12,7 @@ from sparsejax.formats import convert, entries
 from sparsejax.formats.counting import counted
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.segments import Array, crd_dtype
-from sparsejax.formats.parts import blocks, joined, plain, unlisted
+from sparsejax.formats.parts import blocks, joined, plain, united, unlisted
 from sparsejax.formats.storage import Storage
 
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
@@ -103,6 +103,7 @@ def concatenate(storages: Sequence[Storage], axis: int, format: Format) -> Stora
     if all(s.format == format for s in storages):
         made = joined.joined(storages, axis)
         made = _joined_rows(storages, axis, format) if made is None else made
+        made = united.behind(storages, axis) if made is None else made
         made = blocks.behind(storages, axis) if made is None else made
         made = joined.by_pieces(storages, axis) if made is None else made
         if made is not None:

@@ -57,7 +57,6 @@ MISSED = {
     "A[perm]": ["short-coo", "short-csf"],
     "A[mask]": ["short-coo", "short-csf"],
     "A[:, half]": ["short-csf"],
-    "concatenate, -1": ["long-csf", "four-csf"],
     "roll, 1": ["long-coo", "long-csf", "short-coo", "short-csf", "four-coo", "four-csf"],
 }
 """What takes more than its result, 1.2 to 3.4 times."""

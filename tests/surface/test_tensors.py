@@ -20,10 +20,21 @@ FORMATS = {
         "(c,c,d)",
         "(q,q,q)@(2,0,1)",
         "(c,c,c)@(1,2,0)",
+        "(q,q,c)",
         "(h,c,c)",
         "(c,b,c)",
     ),
-    4: ("coo", "csf", "(d,c,c,c)", "(d,q,q,c)", "(q,q,c,c)", "(d,d,q,q)", "(c,c,c,c)@(3,1,0,2)"),
+    4: (
+        "coo",
+        "csf",
+        "(d,c,c,c)",
+        "(d,q,q,c)",
+        "(q,q,c,c)",
+        "(d,d,q,q)",
+        "(c,q,q,c)",
+        "(c,d,d,c)",
+        "(c,c,c,c)@(3,1,0,2)",
+    ),
 }
 SHAPES = ((5, 4, 6), (1, 3, 7), (4, 1, 1), (9, 2, 3), (3, 4, 2, 5), (2, 1, 3, 4))
 DTYPES = (np.float64, np.float32, np.int64, np.int8, np.bool_, np.complex128)

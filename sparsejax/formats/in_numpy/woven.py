@@ -64,7 +64,7 @@ def _before(crds: Sequence[Array], number: Array, columns: Sequence[Array]) -> A
 
 
 def interleaved(
-    parts: Sequence[tuple[Array, ...]], shifts: Sequence[int], out: Sequence[Array] | None
+    parts: Sequence[tuple[Array, ...]], shifts: Sequence[int] | None, out: Sequence[Array] | None
 ) -> tuple[Array, ...]:
     """See `passes`."""
     pos = np.asarray(sum(part[0] for part in parts))
@@ -73,7 +73,7 @@ def interleaved(
     made: list[Array] = []
     for k, columns in enumerate(zip(*(part[1:] for part in parts), strict=True)):
         column = np.concatenate(columns)
-        if not k:
+        if not k and shifts is not None:
             column += np.repeat(np.array(shifts, column.dtype), [len(own) for own in columns])
         made.append(column[order] if out is None else column.take(order, out=out[k], mode="clip"))
     return pos, *made

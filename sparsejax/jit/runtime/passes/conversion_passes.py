@@ -16,7 +16,14 @@ from sparsejax.formats.passes import MANY, Array, crd_dtype, use
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.cost.machine import FAR
 from sparsejax.jit.ir import choices
-from sparsejax.jit.runtime.passes import conversion_loops, entry_tests, partitions, pass_kernels, sifted_rows
+from sparsejax.jit.runtime.passes import (
+    conversion_loops,
+    entry_tests,
+    merged_segments,
+    partitions,
+    pass_kernels,
+    sifted_rows,
+)
 from sparsejax.jit.runtime.passes.conversion_loops import LANES, Vector
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -29,7 +36,7 @@ from sparsejax.jit.runtime.passes.pass_kernels import (
     run_parts,
     vectors,
 )
-from sparsejax.jit.runtime.passes.segment_passes import SegmentPasses
+from sparsejax.jit.runtime.passes.segment_passes import SegmentPasses, rows_in_parts
 from sparsejax.jit.runtime.system import threads
 
 SPREAD, DIGIT = 4, 11
@@ -108,6 +115,15 @@ class CompiledPasses(SegmentPasses):
         made = empty(matrix.size, matrix.dtype)
         run(_turned(matrix.itemsize), *matrix.shape, np.ascontiguousarray(matrix), made)
         return made
+
+    def spliced(self, parts: Sequence[tuple[Array, Array, Array]], end: int) -> Array:
+        return merged_segments.spliced(parts, end, rows_in_parts)
+
+    def united(self, one: Sequence[Array], other: Sequence[Array]) -> tuple[Array, list[Array], Array, Array]:
+        return merged_segments.united(one, other, rows_in_parts)
+
+    def merged(self, one: Sequence[Array], other: Sequence[Array], by: int, shift: int) -> list[Array]:
+        return merged_segments.merged(one, other, by, shift, rows_in_parts)
 
     def sifted(self, matrix: Array, fill: Any, tol: Any = 0, flags: Array | None = None) -> tuple[Array, Array, Array]:
         test = entry_tests.Flags() if flags is not None else entry_tests.distant(matrix.dtype, fill, tol)

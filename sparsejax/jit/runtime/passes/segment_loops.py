@@ -253,9 +253,9 @@ def recurred(b: Builder, count: Val, kind: str, parts: int, given: Sequence[Val]
 
 
 def interleaved(
-    b: Builder, first: Val, end: Val, parts: Val, table: Vector, made: Vector, columns: Sequence[Vector]
+    b: Builder, first: Val, end: Val, parts: Val, table: Vector, made: Vector, columns: Sequence[Vector], shifted: bool
 ) -> None:
-    """The table holds, for every part, the addresses of its pos and columns, coordinates first, and what is added to these."""
+    """The table holds, for every part, the addresses of its pos and columns, coordinates first, and what is added to these where they are `shifted`."""
     words, sizes = len(columns) + 2, (8, *(column.size for column in columns))
     with b.for_(first, end, "r") as r:
         at = b.var("at", b.i64(0))
@@ -267,9 +267,11 @@ def interleaved(
             )
             with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
                 to = b.get(at)
-                columns[0].put(b, to, columns[0].element(b, b.add(sources[0].number(b, p), shift)))
-                for source, column in zip(sources[1:], columns[1:], strict=True):
-                    column.put(b, to, source.get(b, p))
+                for n, (source, column) in enumerate(zip(sources, columns, strict=True)):
+                    moved = shifted and not n
+                    column.put(
+                        b, to, column.element(b, b.add(source.number(b, p), shift)) if moved else source.get(b, p)
+                    )
                 b.increment(at)
 
 

@@ -72,11 +72,11 @@ class SegmentPasses(Passes):
         pos = np.ascontiguousarray(pos, INT64)
         many = len(size) >= halving.LEAST * (len(pos) - 1)
         if many and halving.is_short(longest, keep) and covers(size.dtype):
-            return halving.largest(np.ascontiguousarray(size), pos, keep, absolute, longest, _rows(pos))
+            return halving.largest(np.ascontiguousarray(size), pos, keep, absolute, longest, rows_in_parts(pos))
         if keep <= HEAPED and covers(size.dtype):
-            return heaps.largest(np.ascontiguousarray(size), pos, keep, absolute, _rows(pos))
+            return heaps.largest(np.ascontiguousarray(size), pos, keep, absolute, rows_in_parts(pos))
         if len(size) >= leading_digits.LONG * (len(pos) - 1) and leading_digits.covers(size.dtype, len(size)):
-            return leading_digits.largest(np.ascontiguousarray(size), pos, keep, absolute, _rows(pos))
+            return leading_digits.largest(np.ascontiguousarray(size), pos, keep, absolute, rows_in_parts(pos))
         return super().largest(size, pos, keep, absolute)
 
     def foremost(self, matrix: Array, keep: int, whole: bool = False) -> tuple[Array, Array, Array, bool] | None:
@@ -118,7 +118,7 @@ class SegmentPasses(Passes):
         entries = int(pos[-1])
         moved, pairs, sizes = _targets(columns, entries)
         behind = address(start), address(pos), *pairs
-        run_parts(_copied(sizes, entries >= FAR), [(*pair, *behind) for pair in _rows(pos)])
+        run_parts(_copied(sizes, entries >= FAR), [(*pair, *behind) for pair in rows_in_parts(pos)])
         return moved
 
     def within(
@@ -127,7 +127,7 @@ class SegmentPasses(Passes):
         entries = int(pos[-1]) - int(pos[0])
         if entries < MANY:
             return self._filtered(pos, crd, chosen, columns, entries)
-        made, parts = empty(len(pos), INT64), _rows(pos)
+        made, parts = empty(len(pos), INT64), rows_in_parts(pos)
         crd, steps, bounds = (
             np.ascontiguousarray(crd),
             chosen.step > 1,
@@ -163,7 +163,7 @@ class SegmentPasses(Passes):
 
     def below(self, pos: Array, crd: Array, k: int) -> Array:
         made, crd = empty(len(pos), INT64), np.ascontiguousarray(crd)
-        lengths.lengths(_counted_below, (crd.itemsize,), made, _rows(pos), pos, crd, k)
+        lengths.lengths(_counted_below, (crd.itemsize,), made, rows_in_parts(pos), pos, crd, k)
         return made
 
     def mapped(
@@ -174,7 +174,7 @@ class SegmentPasses(Passes):
         table, seen = mapped_segments.placed(listed, extent)
         if seen & mapped_segments.TWICE:
             return None
-        crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
+        crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), rows_in_parts(pos)
         falls = seen & mapped_segments.FALLS
         if falls and len(listed) == extent and not pos[0] and block_by_block.longest(pos) <= longest(table.itemsize):
             out, moved = empty(len(crd), table.dtype), empty(len(crd), vals.dtype)
@@ -201,7 +201,7 @@ class SegmentPasses(Passes):
             if found_few is not None:
                 return found_few
         ends, order, *marks = places or self.numbered(listed, extent)
-        parts = _rows(pos)
+        parts = rows_in_parts(pos)
         stops: list[int] | None = None
         if (
             not pos[0] and len(order) == len(ends) - 1 and block_by_block.increases(ends)
@@ -242,10 +242,10 @@ class SegmentPasses(Passes):
         return out
 
     def carried(self, pos: Array, crd: Array, vals: Array, to_pos: Array, to_crd: Array) -> Array:
-        return carried_entries.carried((pos, crd, vals), (to_pos, to_crd), _rows(to_pos))
+        return carried_entries.carried((pos, crd, vals), (to_pos, to_crd), rows_in_parts(to_pos))
 
     def rotated(self, pos: Array, crd: Array, vals: Array, cut: int, extent: int) -> tuple[Array, Array]:
-        return rotated_segments.rotated(pos, crd, vals, cut, extent, _rows(pos))
+        return rotated_segments.rotated(pos, crd, vals, cut, extent, rows_in_parts(pos))
 
     def repeated(self, column: Array, count: int, counted: np.dtype[Any] | None = None) -> Array:
         return repeated_entries.repeated(column, count, counted, _shares(0, len(column), len(column) * count))
@@ -284,7 +284,7 @@ class SegmentPasses(Passes):
 
     def met(self, pos: Array, crd: Array, start: int, step: int, vals: Array) -> tuple[Array, Array]:
         rows = len(pos) - 1
-        number, parts = empty(rows, crd_dtype(rows + 1)), _rows(pos)
+        number, parts = empty(rows, crd_dtype(rows + 1)), rows_in_parts(pos)
         made, count = empty(rows, vals.dtype), np.zeros(len(parts), np.int64)
         behind = start, step, *(address(a) for a in (pos, crd, number)), address(vals), address(made)
         counts, kernel = address(count), _met(crd.itemsize, number.itemsize, vals.itemsize)
@@ -316,15 +316,18 @@ class SegmentPasses(Passes):
         return made
 
     def interleaved(
-        self, parts: Sequence[tuple[Array, ...]], shifts: Sequence[int], out: Sequence[Array] | None = None
+        self, parts: Sequence[tuple[Array, ...]], shifts: Sequence[int] | None, out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]:
         kept = [tuple(np.ascontiguousarray(a) for a in part) for part in parts]
-        pos = np.asarray(sum(part[0] for part in kept))
+        pos = kept[0][0].copy()
+        for other in kept[1:]:
+            pos += other[0]
         made = [empty(int(pos[-1]), column.dtype) for column in kept[0][1:]] if out is None else out
-        table = np.array([[*map(address, part), shift] for part, shift in zip(kept, shifts, strict=True)], np.int64)
+        added = [0] * len(kept) if shifts is None else shifts
+        table = np.array([[*map(address, part), shift] for part, shift in zip(kept, added, strict=True)], np.int64)
         behind = len(kept), *map(address, (table, pos, *made))
-        kernel = _interleaved(tuple([column.itemsize for column in made]))
-        run_parts(kernel, [(*pair, *behind) for pair in _rows(pos)])
+        kernel = _interleaved(tuple([column.itemsize for column in made]), shifts is not None)
+        run_parts(kernel, [(*pair, *behind) for pair in rows_in_parts(pos)])
         return pos, *made
 
     def room(self, count: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -345,7 +348,8 @@ class SegmentPasses(Passes):
         behind = len(kept[3]) - 1, width, *map(address, (*kept, *made))
         kernel = _crossed(tuple(a.itemsize for a in (*kept, *made)), kept[2].dtype.kind == "f" if multiplied else None)
         run_parts(
-            kernel, [(*pair, *behind) for pair in (_rows(kept[0]) if entries >= FAR else [(0, len(kept[0]) - 1)])]
+            kernel,
+            [(*pair, *behind) for pair in (rows_in_parts(kept[0]) if entries >= FAR else [(0, len(kept[0]) - 1)])],
         )
         return made
 
@@ -384,7 +388,7 @@ class SegmentPasses(Passes):
         return packed_entries.together(Tested(test).key, kinds)
 
     def tidied(self, pos: Array, crd: Array, vals: Array) -> tuple[Array, Array, bool]:
-        crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), _rows(pos)
+        crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), rows_in_parts(pos)
         most, ranked = block_by_block.longest(pos), longest(crd.itemsize)
         if most > ranked:  # in order before the others, so that nothing is moved in them
             long_segments.ordered(pos, crd, vals, ranked, most, parts)
@@ -443,7 +447,7 @@ def _shares(first: int, end: int, entries: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(first + (end - first) * k // parts for k in range(parts + 1)))
 
 
-def _rows(pos: Array) -> list[tuple[int, int]]:
+def rows_in_parts(pos: Array) -> list[tuple[int, int]]:
     """Segments in parts of about as many entries each."""
     first, end = int(pos[0]), int(pos[-1])
     parts = threads.count() if end - first >= FAR else 1
@@ -558,11 +562,11 @@ def _strung(b: Builder) -> None:
 
 
 @as_kernel
-def _interleaved(b: Builder, sizes: tuple[int, ...]) -> None:
+def _interleaved(b: Builder, sizes: tuple[int, ...], shifted: bool) -> None:
     (first, end), parts = lengths.share(b), b.slot(2, "i64", "parts")
     names = "table", "made", "crd", *(f"column{k}" for k in range(1, len(sizes)))
     table, made, *columns = vectors(b, 3, (8, 8, *sizes), names)
-    segment_loops.interleaved(b, first, end, parts, table, made, columns)
+    segment_loops.interleaved(b, first, end, parts, table, made, columns, shifted)
 
 
 @as_kernel

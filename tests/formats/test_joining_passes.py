@@ -1,0 +1,77 @@
+"""The compiled passes that put segments of two arrays together against those in NumPy."""
+
+import numpy as np
+import pytest
+
+import sparsejax as sj
+from sparsejax.formats.passes import Passes
+from sparsejax.jit.runtime.passes import segment_passes
+from sparsejax.jit.runtime.passes.conversion_passes import CompiledPasses
+
+FEW, MANY = Passes(), CompiledPasses()
+
+
+def equal(made, wanted):
+    assert made.dtype == wanted.dtype
+    np.testing.assert_array_equal(made, wanted)
+
+
+def part(rng, segments, longest, columns, repeated, index):
+    """Segments of entries in order of some columns, and a number for each."""
+    lengths = rng.integers(0, longest + 1, segments)
+    rows = np.repeat(np.arange(segments), lengths)
+    keys = [rng.integers(0, 4, len(rows)) for _ in range(columns)]
+    order = np.lexsort((*keys[::-1], rows))
+    rows, *keys = (key[order] for key in (rows, *keys))
+    if not repeated and len(rows):
+        _, first = np.unique(np.stack((rows, *keys)), axis=1, return_index=True)
+        rows, *keys = (key[first] for key in (rows, *keys))
+    pos = np.append(0, np.bincount(rows, minlength=segments).cumsum()).astype(np.int64)
+    return pos, *(key.astype(index) for key in keys)
+
+
+CASES = pytest.mark.parametrize(("segments", "longest"), [(1, 0), (1, 9), (1, 400), (7, 3), (300, 6), (40, 60)])
+
+
+@pytest.fixture(params=[1, 2, 5])
+def threads(request, monkeypatch):
+    monkeypatch.setattr(segment_passes, "FAR", 16)
+    with sj.config.using(num_threads=request.param):
+        yield request.param
+
+
+@pytest.mark.parametrize("index", ["i4", "i8"])
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@CASES
+def test_united(segments, longest, columns, index, threads):
+    rng = np.random.default_rng([segments, longest, columns])
+    for size in (longest, 1, 0):
+        one, other = (part(rng, segments, n, columns, False, index) for n in (longest, size))
+        for given in ((one, other), (other, one)):
+            (pos, crds, *numbers), (ends, wanted, *before) = MANY.united(*given), FEW.united(*given)
+            for ours, theirs in zip((pos, *crds, *numbers), (ends, *wanted, *before), strict=True):
+                equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u2", "f4", "f8", "c16"])
+@pytest.mark.parametrize("by", [1, 2, 3])
+@CASES
+def test_merged(segments, longest, by, dtype, threads):
+    rng = np.random.default_rng([segments, longest, by])
+    both = []
+    for _ in range(2):
+        pos, *keys = part(rng, segments, longest, by, True, "i4")
+        more = rng.integers(0, 9, len(keys[0])).astype("i8"), rng.integers(0, 2, len(keys[0])).astype(dtype)
+        both.append((pos, *keys, *more))
+    for ours, theirs in zip(MANY.merged(*both, by, 11), FEW.merged(*both, by, 11), strict=True):
+        equal(ours, theirs)
+
+
+@CASES
+def test_spliced(segments, longest, threads):
+    rng = np.random.default_rng([segments, longest])
+    parts = []
+    for _ in range(3):
+        (pos, column) = part(rng, segments, longest, 1, True, "i8")
+        parts.append((pos, column, rng.integers(0, 50, segments)))
+    equal(MANY.spliced(parts, 77), FEW.spliced(parts, 77))
