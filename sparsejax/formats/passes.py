@@ -20,7 +20,6 @@ Those of parts of arrays work on segments, `pos[k] <= p < pos[k + 1]`, which nee
     copied     start, pos, columns          -> columns of the segments that begin at `start`, side by side
     within     pos, crd, range, columns     -> pos, crd and columns of the entries whose coordinate is in a range, renumbered
     below      pos, crd, k                  -> how many entries up to coordinate r + k the segments before r have
-    mapped     pos, crd, listed, extent, vals -> the same for coordinates that a list names, in its order, if it names none twice
     named      pos, crd, listed, extent, columns -> the same for coordinates that a list names, in its order, as often as it names them
     begun      list, extent, wanted         -> as picked, of the segments of equal numbers in a list that increases
     located    pos, crd, parent, wanted     -> the position of a coordinate in the segment of `parent`, -1 where it is not stored
@@ -196,9 +195,9 @@ class Passes(JoiningPasses):
         np.cumsum(np.bincount(listed, minlength=extent), out=ends[1:])
         return ends, listed.argsort(kind="stable").astype(crd_dtype(len(listed)), copy=False)
 
-    def places(self, listed: Array, extent: int) -> tuple[Array, ...]:
-        """What `named` looks up of a list: what is `numbered`, and more."""
-        return Passes.numbered(self, listed, extent)
+    def places(self, listed: Array, extent: int) -> object:
+        """What `named` looks up of a list, where it looks up the same one again."""
+        return None
 
     def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
         """Where the segments of `index` begin, and where they begin and end when they stand side by side.
@@ -258,17 +257,6 @@ class Passes(JoiningPasses):
         ends = np.arange(k, k + len(pos) - 1).repeat(pos[1:] - pos[:-1])
         return before(crd <= ends)[pos]
 
-    def mapped(
-        self, pos: Array, crd: Array, listed: Array, extent: int, vals: Array
-    ) -> tuple[Array, Array, Array] | None:
-        """(pos, crd, vals) of the entries at coordinates, below `extent`, that a list names: they become their places in it; ordered in every
-        segment. None where it names one twice, or that is no work for this pass.
-
-        >>> Passes().mapped(np.array([0, 2]), np.array([0, 2]), np.array([2, 0]), 3, np.array([5, 6]))
-        (array([0, 2]), array([0, 1], dtype=int32), array([6, 5]))
-        """
-        return naming.mapped(pos, crd, listed, extent, vals)
-
     def named(
         self,
         pos: Array,
@@ -276,7 +264,7 @@ class Passes(JoiningPasses):
         listed: Array,
         extent: int,
         columns: Sequence[Array],
-        places: tuple[Array, ...] | None = None,
+        places: object = None,
         room: Room | None = None,
     ) -> tuple[Array, Array, list[Array]] | None:
         """(pos, crd, columns) of the entries at coordinates (below `extent`) that a list names: a coordinate becomes its places there; ordered in
@@ -285,7 +273,7 @@ class Passes(JoiningPasses):
         >>> Passes().named(np.array([0, 2]), np.array([0, 2]), np.array([2, 0, 2]), 3, [np.array([5, 6])])
         (array([0, 3]), array([0, 1, 2], dtype=int32), [array([6, 5, 6])])
         """
-        pos, crd, columns = naming.named(pos, crd, (places or self.places(listed, extent))[:2], columns)
+        pos, crd, columns = naming.named(pos, crd, Passes.numbered(self, listed, extent), columns)
         if room is not None:
             out, moved = room(len(crd))
             out[:], moved[:], crd, columns = crd, columns[0], out, [moved]
@@ -531,7 +519,7 @@ class Learning(Passes):
 
     LEARNT: ClassVar = (
         *("owners", "offsets", "take", "spread", "numbered", "picked", "copied"),
-        *("begun", "spotted", "within", "below", "mapped", "named", "located", "carried", "rotated", "lined", "turned"),
+        *("begun", "spotted", "within", "below", "named", "located", "carried", "rotated", "lined", "turned"),
         *("met", "placed", "sifted", "largest", "admitted", "interleaved", "regrouped"),
         *("chosen", "flagged", "distant", "tidied", "folded", "bucketed", "entered"),
         *("woven", "foremost", "repeated", "spliced", "united", "merged"),

@@ -217,8 +217,6 @@ def test_parts_of_segments(parents, longest, first):
             same_parts(MANY.named(pos, crd, listed, extent, columns), FEW.named(pos, crd, listed, extent, columns))
             for vals in columns:
                 same_parts(MANY.named(pos, crd, listed, extent, [vals]), FEW.named(pos, crd, listed, extent, [vals]))
-            for vals in columns if len(np.unique(listed)) == len(listed) else []:
-                same_parts(MANY.mapped(pos, crd, listed, extent, vals), FEW.mapped(pos, crd, listed, extent, vals))
         for start, step in ((0, 1), (7, 1), (3, 0)):
             same_parts(MANY.met(pos, crd, start, step, columns[0]), FEW.met(pos, crd, start, step, columns[0]))
         parts = [(pos, crd, columns[0])] * 3
@@ -305,10 +303,10 @@ def test_parts_of_named_entries_are_closed_up(share, monkeypatch):
     listed = np.flatnonzero(rng.random(400) < share)
     for threads in (1, 3):
         with config.using(num_threads=threads):
-            made = MANY.mapped(pos, crd, listed, 400, vals)
-        same_parts(made, FEW.mapped(pos, crd, listed, 400, vals))
-        assert made[1].base is None
-        assert made[2].base is None
+            made = MANY.named(pos, crd, listed, 400, [vals])
+        same_parts(made, FEW.named(pos, crd, listed, 400, [vals]))
+        assert made[1].base is None or share == 1
+        assert made[2][0].base is None or share == 1
 
 
 def test_more_entries_are_named_than_there_is_room_for():
@@ -323,7 +321,6 @@ def test_long_segments_that_lists_turn_around():
     pos = np.array([0, 500])
     for listed in (order, np.append(order, order[:7])):
         same_parts(MANY.named(pos, crd, listed, 500, [vals]), FEW.named(pos, crd, listed, 500, [vals]))
-    same_parts(MANY.mapped(pos, crd, order, 500, vals), FEW.mapped(pos, crd, order, 500, vals))
     assert MANY.named(pos, crd, order, 500, []) is None
 
 
@@ -359,13 +356,9 @@ def test_lists_that_rise_keep_segments_of_any_length_in_order(rows, threads):
     vals = rng.random(len(crd))
     once = np.sort(rng.permutation(extent)[: extent // 2])
     with sj.config.using(num_threads=threads):
-        same_parts(MANY.mapped(pos, crd, once, extent, vals), FEW.mapped(pos, crd, once, extent, vals))
         for listed in (once, np.sort(rng.integers(0, extent, extent // 2))):
             made = MANY.named(pos, crd, listed, extent, [vals])
             same_parts(made, FEW.named(pos, crd, listed, extent, [vals]))
-    for passes in (MANY, FEW):
-        assert passes.mapped(pos, crd, np.array([1, 2, 1]), extent, vals) is None
-        assert passes.mapped(pos, crd, np.arange(1), 2**20, vals) is None or passes is FEW
 
 
 @pytest.mark.parametrize("entries", [0, 1, 3000, 300_000])
@@ -510,18 +503,23 @@ def test_coordinates_that_a_list_names(which, rows, extent, longest, lead, threa
         "some often": rng.integers(0, extent, 1 + extent // 8),
         "none": order[:0],
     }[which]
-    with sj.config.using(num_threads=threads):
-        made = MANY.named(pos, crd, wanted, extent, columns)
-    ends, expected, moved = FEW.named(pos, crd, wanted, extent, columns)
-    equal(made[0] - made[0][0], ends - ends[0])
-    same_parts([made[1], *made[2]], [expected, *moved])
-    if which != "some often":
-        for vals in columns:
-            with sj.config.using(num_threads=threads):
-                own = MANY.mapped(pos, crd, wanted, extent, vals)
-            theirs = FEW.mapped(pos, crd, wanted, extent, vals)
-            equal(own[0] - own[0][0], theirs[0])
-            same_parts(own[1:], theirs[1:])
+    places = MANY.places(wanted, extent)
+    for kept in (columns, columns[:1], columns[1:]):
+        expected = FEW.named(pos, crd, wanted, extent, kept)
+        with sj.config.using(num_threads=threads):
+            same_parts(MANY.named(pos, crd, wanted, extent, kept), expected)
+            same_parts(MANY.named(pos, crd, wanted, extent, kept, places), expected)
+            if len(kept) == 1:
+                given = []
+
+                def room(count, given=given, dtype=kept[0].dtype):
+                    given[:] = np.empty(count, np.int32), np.empty(count, dtype)
+                    return given
+
+                made = MANY.named(pos, crd, wanted, extent, kept, places, room)
+                same_parts(made, expected)
+                assert made[1] is given[0]
+                assert made[2][0] is given[1]
 
 
 def test_a_long_segment_among_short_ones():

@@ -17,25 +17,6 @@ from sparsejax.formats.runs import before, crd_dtype
 Array = NDArray[Any]
 
 
-def mapped(pos: Array, crd: Array, listed: Array, extent: int, vals: Array) -> tuple[Array, Array, Array] | None:
-    """(pos, crd, vals) of those that a list names, each once; None where it names one twice: see `passes.Passes.mapped`."""
-    table = np.full(extent, -1, crd_dtype(len(listed)))
-    places = np.arange(len(listed), dtype=table.dtype)
-    table[listed] = places
-    if (table[listed] != places).any():
-        return None
-    first, end = int(pos[0]), int(pos[-1])
-    place = table[crd[first:end]]
-    inside = place >= 0
-    number = inside.nonzero()[0]
-    made, crd, vals = before(inside)[pos - first], place[number], vals[first:end][number]
-    if (listed[1:] > listed[:-1]).all():
-        return made, crd, vals
-    key = np.arange(len(pos) - 1).repeat(made[1:] - made[:-1]) * len(listed) + crd
-    order = key.argsort(kind="stable")
-    return made, crd[order], vals[order]
-
-
 def named(
     pos: Array, crd: Array, places: Sequence[Array], columns: Sequence[Array]
 ) -> tuple[Array, Array, list[Array]]:

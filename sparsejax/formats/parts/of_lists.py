@@ -161,22 +161,14 @@ def columns(storage: Storage, keys: Sequence[Key]) -> Storage | None:
     ends = [0, *cuts[cuts > 0].tolist(), entries]
     # as many as are expected, and some; what is not written takes no memory
     grown = _Grown((listed.dtype, crd_dtype(len(key)), storage.dtype), 1024 + int(1.1 * entries * len(key) / extent))
-    places = None
+    many = passes.over(entries)
+    places = many.places(key, extent)
     for first, stop in itertools.pairwise(ends):
         lead, pos = _segments(listed[first:stop])
-        many = passes.over(max(stop - first, len(key)))
-        given, vals = (pos, crd[first:stop], key, extent), storage.vals[first:stop]
-        once = many.mapped(*given, vals) if places is None else None
-        if once is not None:
-            made = once[0]
-            grown.room(len(once[1]))
-            grown.last[1][:], grown.last[2][:] = once[1:]
-        else:
-            places = many.places(key, extent) if places is None else places
-            found = many.named(*given, [vals], places, lambda count: grown.room(count)[1:])
-            assert found is not None
-            made = found[0]
-        rows, number = grown.last[0], many.owners(made)
+        given = pos, crd[first:stop], key, extent, [storage.vals[first:stop]], places
+        found = many.named(*given, lambda count: grown.room(count)[1:])
+        assert found is not None
+        rows, number = grown.last[0], many.owners(found[0])
         if isinstance(lead, int):
             np.add(number, rows.dtype.type(lead), out=rows, casting="unsafe")
         else:

@@ -457,11 +457,6 @@ def _inside(
         return None
     listed = np.arange(key.start, key.stop, key.step) if isinstance(key, range) else key
     many = passes.over(max(entries, len(listed)))
-    (vals,) = rest
-    if entries + len(listed) >= passes.MANY:
-        once = many.mapped(pos, crd, listed, extent, vals)
-        if once is not None:
-            return once[0], [*once[1:]]
     found = many.named(pos, crd, listed, extent, rest)
     return None if found is None else (found[0], [found[1], *found[2]])
 

@@ -35,7 +35,8 @@ from sparsejax.jit.runtime.passes import (
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.largest import halving, heaps, leading_digits, listed_rows
 from sparsejax.jit.runtime.passes.largest.keys import covers
-from sparsejax.jit.runtime.passes.listed import listed_segments, mapped_segments, named_segments
+from sparsejax.jit.runtime.passes.listed import listed_segments, named_segments, ranked_names
+from sparsejax.jit.runtime.passes.listed.ranked_names import Names
 from sparsejax.jit.runtime.passes.packed_entries import Tested
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
@@ -97,12 +98,12 @@ class SegmentPasses(Passes):
         listed = np.ascontiguousarray(listed)
         # every entry reads somewhere in this table: half of the size, half of the lines of cache
         ends, order = empty(extent + 1, crd_dtype(len(listed) + 1)), empty(len(listed), crd_dtype(len(listed)))
-        run(_numbered(listed.itemsize, ends.itemsize, order.itemsize), len(listed), extent, listed, ends, order)
+        kernel = ranked_names.numbered(listed.itemsize, ends.itemsize, order.itemsize)
+        run(kernel, len(listed), extent, listed, ends, order)
         return ends, order
 
-    def places(self, listed: Array, extent: int) -> tuple[Array, ...]:
-        ends, order = self.numbered(listed, extent)
-        return ends, order, named_segments.marked(ends)
+    def places(self, listed: Array, extent: int) -> object:
+        return ranked_names.names(listed, extent)
 
     def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
         index = np.ascontiguousarray(index, INT64)
@@ -166,25 +167,6 @@ class SegmentPasses(Passes):
         lengths.lengths(_counted_below, (crd.itemsize,), made, rows_in_parts(pos), pos, crd, k)
         return made
 
-    def mapped(
-        self, pos: Array, crd: Array, listed: Array, extent: int, vals: Array
-    ) -> tuple[Array, Array, Array] | None:
-        if extent > mapped_segments.NEAR and mapped_segments.SELDOM * len(listed) < extent:
-            return None
-        table, seen = mapped_segments.placed(listed, extent)
-        if seen & mapped_segments.TWICE:
-            return None
-        crd, vals, parts = np.ascontiguousarray(crd), np.ascontiguousarray(vals), rows_in_parts(pos)
-        falls = seen & mapped_segments.FALLS
-        if falls and len(listed) == extent and not pos[0] and block_by_block.longest(pos) <= longest(table.itemsize):
-            out, moved = empty(len(crd), table.dtype), empty(len(crd), vals.dtype)
-            named_segments.numbered(pos, None, pos, (table, table), (crd, [vals]), (out, [moved]), parts)
-            return pos, out, moved
-        pos, crd, vals = mapped_segments.mapped(pos, crd, table, vals, parts)
-        if falls:
-            crd, vals, _ = self.tidied(pos, crd, vals)
-        return pos, crd, vals
-
     def named(
         self,
         pos: Array,
@@ -192,43 +174,20 @@ class SegmentPasses(Passes):
         listed: Array,
         extent: int,
         columns: Sequence[Array],
-        places: tuple[Array, ...] | None = None,
+        places: object = None,
         room: Room | None = None,
     ) -> tuple[Array, Array, list[Array]] | None:
-        crd, columns = np.ascontiguousarray(crd), [np.ascontiguousarray(c) for c in columns]
-        if places is None and len(columns) == 1 and extent < MANY and len(crd) + len(listed) < MANY:
+        crd, columns, count = np.ascontiguousarray(crd), [np.ascontiguousarray(c) for c in columns], len(listed)
+        if places is None and len(columns) == 1 and extent < MANY and len(crd) + count < MANY:
             found_few = named_segments.few(pos, crd, np.ascontiguousarray(listed), extent, columns)
             if found_few is not None:
                 return found_few
-        ends, order, *marks = places or self.numbered(listed, extent)
-        parts = rows_in_parts(pos)
-        stops: list[int] | None = None
-        if (
-            not pos[0] and len(order) == len(ends) - 1 and block_by_block.increases(ends)
-        ):  # a permutation: segments are as long as before
-            made, most = pos, block_by_block.longest(pos)
-        else:
-            length = np.zeros(1, INT64)
-            if pos[-1] >= MANY:
-                made = empty(len(pos), INT64)
-                crd, columns = named_segments.kept(pos, crd, ends, columns, made, parts, *marks)
-            else:
-                made = pos.copy()
-            stops = [int(made[end] if first < end else pos[end]) for first, end in parts]
-            named_segments.counted(pos, crd, ends, made, length, parts)
-            if len(parts) > 1:
-                run(lengths.summed(), len(made) - 1, made, length)
-            most = int(length[0])
-        long = most > longest(crd_dtype(len(order)).itemsize) and not block_by_block.increases(order)
-        if long and len(columns) != 1:
+        names = places if isinstance(places, Names) else ranked_names.names(listed, extent)
+        found = named_segments.named((pos, crd, columns), names, count, extent, rows_in_parts(pos), room)
+        if found is None:
             return None
-        found = int(made[-1])
-        if room is None:
-            out, moved = empty(found, crd_dtype(len(order))), [empty(found, column.dtype) for column in columns]
-        else:
-            out, *moved = room(found)
-        named_segments.numbered(pos, stops, made, (ends, order), (crd, columns), (out, moved), parts, not long)
-        if long:
+        made, out, moved, untidy = found
+        if untidy:
             self.tidied(made, out, moved[0])
         return made, out, moved
 
@@ -463,13 +422,6 @@ def _targets(columns: Sequence[Array], count: int) -> tuple[list[Array], list[in
     moved = [empty(count, column.dtype) for column in sources]
     pairs = [address(a) for pair in zip(sources, moved, strict=True) for a in pair]
     return moved, pairs, tuple(column.itemsize for column in sources)
-
-
-@as_kernel
-def _numbered(b: Builder, size: int, ends_size: int, order_size: int) -> None:
-    count, extent = b.slot(0, "i64", "count"), b.slot(1, "i64", "extent")
-    listed, ends, order = vectors(b, 2, (size, ends_size, order_size), ("listed", "ends", "order"))
-    segment_loops.numbered(b, count, extent, listed, ends, order)
 
 
 @as_kernel
