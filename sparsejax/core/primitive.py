@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sparsejax import config, forks
-from sparsejax.core import entrywise
+from sparsejax.core import entrywise, numbered
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from sparsejax.core.numbered import Numbered
 from sparsejax.core.source import user_line
 from sparsejax.core.symbolic import SymbolicDim, as_value
 from sparsejax.core.trace import Trace, Tracer, current, is_python_scalar, leaked
@@ -84,6 +85,11 @@ def set_direct(run: Callable[..., Array]) -> None:
 def set_families(make: Callable[[], Any]) -> None:
     """Install what finds the jaxpr of an operation for operands of a new shape (`jit/runtime/shapes`, a higher floor)."""
     _new_family[:] = [make]
+
+
+def new_family() -> Any:
+    """What finds the jaxpr of one program for operands of any extents."""
+    return _new_family[0]()
 
 
 def set_records(records: Records) -> None:
@@ -403,30 +409,15 @@ class Primitive:
         are extents."""
         if self.extents is None:
             return params, ()
-        own = extents_of(arrays)
-        first: dict[int, int] = {}
-        for k, n in enumerate(own):
-            first.setdefault(n, ~k)
-        others: list[int] = []
-
-        def place(n: Any) -> Any:
-            if type(n) is not int or n < 2:
-                return n
-            known = first.get(n)
-            if known is None:
-                known = first[n] = ~(len(own) + len(others))
-                others.append(n)
-            return known
-
+        place = Numbered(extents_of(arrays))
         made: dict[str, Any] = self.extents(place, **params)
-        return made, tuple(others)
+        return made, place.others
 
     def _with_extents(self, alike: dict[str, Any], avals: Sequence[Aval]) -> dict[str, Any]:
         """The parameters for operands of these types."""
         if self.extents is None:
             return alike
-        extents = [n for a in avals for n in a.shape]
-        made: dict[str, Any] = self.extents(lambda n: extents[~n] if type(n) is int and n < 0 else n, **alike)
+        made: dict[str, Any] = self.extents(numbered.at([n for a in avals for n in a.shape]), **alike)
         return made
 
     def _family(self, key: Any, alike: dict[str, Any]) -> Any:
@@ -438,7 +429,7 @@ class Primitive:
         family = _families.get(structure)
         if family is None:
             with _lock:
-                family = _families.setdefault(structure, _new_family[0]())
+                family = _families.setdefault(structure, new_family())
                 forget(_families)
         return family
 

@@ -247,6 +247,7 @@ reshape_p = Primitive(
     typing=_reshape_typing,
     reference=lambda x, shape, format: np.reshape(x, shape),
     call=lambda x, out_aval, shape, format: structural.reshape(x, shape, format),
+    extents=rules.of_shape,
 )
 
 
@@ -302,6 +303,7 @@ unit_axes_p = Primitive(
     reference=lambda x, shape: np.reshape(x, shape),
     notation=_unit_axes_notation,
     call=_unit_axes_call,
+    extents=rules.of_shape,
 )
 """A dense array with axes of extent one put in or left out: a view, or no more than another way to index where it is read."""
 

@@ -30,7 +30,7 @@ from sparsejax.core.trace import Trace, Tracer, tracing
 from sparsejax.lax.elementwise import convert_element_type, elementwise
 from sparsejax.lax.linear import as_dtype, full, refilled, sample, settle, share, zeros, zeros_like
 from sparsejax.lax.structural import broadcast_to, convert_format
-from sparsejax.transforms import staging
+from sparsejax.transforms import alike, staging
 
 Owners = dict[Var, Atom]
 
@@ -310,7 +310,7 @@ class Split:
     rest: ClosedJaxpr
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
-        return staging.apply(self.rest, [*self.residuals, *args])
+        return alike.applied(self.rest, [*self.residuals, *args])
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ class Prepared:
 
     def run(self, primals: Sequence[Any]) -> Split:
         """Run the first part."""
-        made = staging.apply(self.first, primals)
+        made = alike.applied(self.first, primals)
         return Split(made[: self.outs], made[self.outs :], self.rest)
 
 

@@ -18,7 +18,7 @@ from sparsejax.core.jaxpr import ClosedJaxpr
 from sparsejax.core.primitive import asarray, weak_scalar
 from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax.rules.batching import batch_jaxpr, moved, spread
-from sparsejax.transforms import staging
+from sparsejax.transforms import alike, staging
 
 Result = TypeVar("Result")
 
@@ -92,21 +92,31 @@ def vmap(
                 weak_scalar(x) if is_python_scalar(x) else asarray(x, "a result of the function of vmap") for x in outs
             ]
 
-        def program(*values: Any) -> list[Any]:
-            avals = [x.aval if a is None else _element(x.aval, a) for x, a in zip(values, placed, strict=True)]
-            closed = staging.trace_to_jaxpr(flat, avals)
-            closed = ClosedJaxpr(staging.dead_code(staging.common_subexpressions(closed.jaxpr)), closed.consts)
+        closed = staging.trace_to_jaxpr(flat, _elements([x.aval for x in arrays], placed))
+        closed = ClosedJaxpr(staging.dead_code(staging.common_subexpressions(closed.jaxpr)), closed.consts)
+        count = len(closed.jaxpr.outputs)
+        wanted = _prefix("vmap out_axes", out_axes, tree_util.tree_unflatten(trees[0], [0] * count))
+
+        def program(closed: ClosedJaxpr, *values: Any) -> list[Any]:
+            avals = _elements([x.aval for x in values], placed)
             operands = [
                 x if a is None else Batched(moved(x, a, x.ndim - 1), aval)
                 for x, a, aval in zip(values, placed, avals, strict=True)
             ]
-            results = batch_jaxpr(closed, size, operands)
-            wanted = _prefix("vmap out_axes", out_axes, tree_util.tree_unflatten(trees[0], [0] * len(results)))
-            return [_result(x, axis, size) for x, axis in zip(results, wanted, strict=True)]
+            sizes = [x.shape[a] for x, a in zip(values, placed, strict=True) if a is not None]
+            results = batch_jaxpr(closed, sizes[0] if sizes else size, operands)
+            return [_result(x, axis, sizes[0] if sizes else size) for x, axis in zip(results, wanted, strict=True)]
 
-        return tree_util.tree_unflatten(trees[0], made) if (made := staging.at_once(program, arrays)) or trees else None
+        about = "vmap", *placed, "to", *wanted, None if any(a is not None for a in placed) else size
+        made = alike.derived(about, closed, arrays, program, lambda avals: _elements(avals, placed))
+        return tree_util.tree_unflatten(trees[0], made)
 
     return batched
+
+
+def _elements(avals: Sequence[Aval], axes: Sequence[int | None]) -> list[Aval]:
+    """The types of elements of a batch."""
+    return [a if axis is None else _element(a, axis) for a, axis in zip(avals, axes, strict=True)]
 
 
 def _element(aval: Aval, axis: int) -> Aval:

@@ -17,9 +17,7 @@ OTHERS = {
     "lax.while_loop",
     "lax.fori_loop",
     "lax.switch",
-    "sj.jacfwd",
     "sj.jit",
-    "sj.vmap",
 }
 """What runs other programs, which are traced for the shapes at hand, or makes a function anew in every call."""
 
