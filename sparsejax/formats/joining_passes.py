@@ -1,10 +1,15 @@
 """The passes that put arrays together, or parts of them (`passes`), in NumPy.
 
-strung       vectors, shifts               -> one behind the other, a number added to each
-interleaved  (pos, crd, ...) of each       -> the segments of all behind each other, a number added to the coordinates of each
-spliced      (pos, column, shift) of each  -> the same of one column, a number added to each segment of each
-united       (pos, crds) of two            -> pos and coordinates of what either has, and how many entries of each come before
-merged       (pos, columns) of two         -> the columns of both, ordered in every segment
+    strung       vectors, shifts               -> one behind the other, a number added to each
+    interleaved  (pos, crd, ...) of each       -> the segments of all behind each other, a number added to the coordinates of each
+    spliced      (pos, column, shift) of each  -> the same of one column, a number added to each segment of each
+    united       (pos, crds) of two            -> pos and coordinates of what either has, and how many entries of each come before
+    merged       (pos, columns) of two         -> the columns of both, ordered in every segment
+    halves       pos, crd, cut                 -> where in every segment coordinates from a cut on begin
+    swapped      pos, halves, columns, shifts  -> second halves before first ones, numbers added to both
+    shifted      pos, pieces, below            -> `pos` of pieces of segments, side by side
+
+A column to whose segments numbers are added is `pos` of a level below: its segments are elsewhere afterwards.
 """
 
 from __future__ import annotations
@@ -70,3 +75,36 @@ class JoiningPasses:
         [array([0, 0, 3, 3]), array([1, 6, 1, 6])]
         """
         return merging.merged(one, other, by, shift)
+
+    def halves(self, pos: Array, crd: Array, cut: int) -> Array:
+        """Where in every segment, whose coordinates do not fall, those from `cut` on begin.
+
+        >>> JoiningPasses().halves(np.array([0, 2, 3]), np.array([0, 2, 1]), 2)
+        array([1, 3])
+        """
+        return merging.halves(pos, crd, cut)
+
+    def swapped(
+        self,
+        pos: Array,
+        half: Array,
+        columns: Sequence[Array],
+        shifts: tuple[int, int] | tuple[Array, Array] | None = None,
+    ) -> list[Array]:
+        """Columns with the second half of every segment, from `half` on, before the first one. `pos` begins at 0. With `shifts`, numbers are added to the
+        second and the first halves of the first column: two, or those that `pos` and halves of what is below tell, where it holds positions there.
+
+        >>> JoiningPasses().swapped(np.array([0, 2, 3]), np.array([1, 3]), [np.array([0, 2, 1])], (-2, 1))
+        [array([0, 1, 2])]
+        >>> JoiningPasses().swapped(np.array([0, 2]), np.array([1]), [np.array([0, 3])], (np.array([0, 5]), np.array([3])))
+        [array([0, 2])]
+        """
+        return merging.swapped(pos, half, columns, shifts)
+
+    def shifted(self, pos: Array, pieces: tuple[Array, Array], below: tuple[Array, Array]) -> Array:
+        """`pos` of pieces of segments, each from where it begins on, which stand at ends afterwards; `below` tells the same of what is in these segments.
+
+        >>> JoiningPasses().shifted(np.array([0, 3, 4, 6]), (np.array([2, 0]), np.array([0, 1, 3])), (np.array([4, 0]), np.array([0, 2, 6])))
+        array([0, 2, 5, 6])
+        """
+        return merging.shifted(pos, pieces, below)

@@ -199,14 +199,15 @@ class Passes(JoiningPasses):
         """What `named` looks up of a list, where it looks up the same one again."""
         return None
 
-    def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
-        """Where the segments of `index` begin, and where they begin and end when they stand side by side.
+    def picked(self, pos: Array, index: Array, ends: Array | None = None) -> tuple[Array, Array]:
+        """Where the segments of `index` begin, and where they begin and end when they stand side by side; with `ends`, as many segments from each on as
+        these are apart.
 
         >>> Passes().picked(np.array([0, 2, 2, 3]), np.array([2, 0]))
         (array([2, 0]), array([0, 1, 3]))
         """
         start = pos[index]
-        return start, before(pos[index + 1] - start)
+        return start, before(pos[index + (1 if ends is None else ends[1:] - ends[:-1])] - start)
 
     def begun(self, listed: Array, extent: int, wanted: Array) -> tuple[Array, Array]:
         """As `picked`, of the segments of equal numbers, below `extent`, in a list that increases.
@@ -523,6 +524,7 @@ class Learning(Passes):
         *("met", "placed", "sifted", "largest", "admitted", "interleaved", "regrouped"),
         *("chosen", "flagged", "distant", "tidied", "folded", "bucketed", "entered"),
         *("woven", "foremost", "repeated", "spliced", "united", "merged"),
+        *("halves", "swapped", "shifted"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

@@ -67,6 +67,38 @@ def test_merged(segments, longest, by, dtype, threads):
         equal(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", ["?", "f4", "c16"])
+@pytest.mark.parametrize("index", ["i4", "i8"])
+@CASES
+def test_swapped_halves(segments, longest, index, dtype, threads):
+    rng = np.random.default_rng([segments, longest])
+    pos, crd = part(rng, segments, longest, 1, True, index)
+    vals = rng.integers(0, 2, len(crd)).astype(dtype)
+    below = np.append(0, rng.integers(0, 3, len(crd)).cumsum())
+    for cut in range(5):
+        half = FEW.halves(pos, crd, cut)
+        equal(MANY.halves(pos, crd, cut), half)
+        cases = ([crd, vals], (-cut, 4 - cut)), ([vals, crd], None), ([below[:-1]], (below[pos], below[half]))
+        for columns, shifts in cases:
+            made, wanted = (over.swapped(pos, half, columns, shifts) for over in (MANY, FEW))
+            for ours, theirs in zip(made, wanted, strict=True):
+                equal(ours, theirs)
+
+
+@CASES
+def test_pieces_of_segments(segments, longest, threads):
+    rng = np.random.default_rng([segments, longest])
+    pos, *_ = part(rng, segments, longest, 1, True, "i8")
+    for count in (0, 1, 2 * segments):
+        start = rng.integers(0, segments + 1, count)
+        ends = np.append(0, np.minimum(rng.integers(0, 4, count), segments - start).cumsum())
+        below = FEW.picked(pos, start, ends)
+        for ours, theirs in zip(MANY.picked(pos, start, ends), below, strict=True):
+            equal(ours, theirs)
+        pieces = start, ends
+        equal(MANY.shifted(pos, pieces, below), FEW.shifted(pos, pieces, below))
+
+
 @CASES
 def test_spliced(segments, longest, threads):
     rng = np.random.default_rng([segments, longest])

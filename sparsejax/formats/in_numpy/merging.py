@@ -55,3 +55,39 @@ def spliced(parts: Sequence[tuple[Array, Array, Array]], end: int) -> Array:
     order = np.concatenate([_owners(pos) for pos, _, _ in parts]).argsort(kind="stable")
     column = np.concatenate([column + shift.repeat(pos[1:] - pos[:-1]) for pos, column, shift in parts])
     return np.append(column[order], end)
+
+
+def halves(pos: Array, crd: Array, cut: int) -> Array:
+    """See `joining_passes`."""
+    return pos[:-1] + np.diff(before(crd < cut)[pos])
+
+
+def swapped(
+    pos: Array, half: Array, columns: Sequence[Array], shifts: tuple[int, int] | tuple[Array, Array] | None
+) -> list[Array]:
+    """See `joining_passes`."""
+    start = np.stack((half, pos[:-1]), axis=1).reshape(-1)
+    lengths = np.stack((pos[1:] - half, half - pos[:-1]), axis=1).reshape(-1)
+    index = np.arange(pos[-1])
+    index += (start - before(lengths)[:-1]).repeat(lengths)
+    made = [column[index] for column in columns]
+    if shifts is not None:
+        front, back = shifts
+        if isinstance(front, np.ndarray):
+            both = np.stack((front[:-1] - back, front[1:] - back), axis=1).reshape(-1)
+        else:
+            both = np.tile(np.array((front, back), made[0].dtype), len(half))
+        made[0] += both.repeat(lengths)
+    return made
+
+
+def shifted(pos: Array, pieces: tuple[Array, Array], below: tuple[Array, Array]) -> Array:
+    """See `joining_passes`."""
+    (start, ends), (begin, to) = pieces, below
+    lengths = ends[1:] - ends[:-1]
+    index = np.arange(ends[-1])
+    index += (start - ends[:-1]).repeat(lengths)
+    made = np.empty(len(index) + 1, pos.dtype)
+    np.add(pos[index], (to[:-1] - begin).repeat(lengths), out=made[:-1])
+    made[-1] = to[-1]
+    return made

@@ -21,6 +21,7 @@ from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.parts import joined, located, padded, plain, taken
 from sparsejax.formats.parts.pieces import in_pieces, spans
+from sparsejax.formats.parts.turned import rolled_inside
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -50,6 +51,8 @@ def rolled(storage: Storage, axis: int, cut: int) -> Storage | None:
                 return None
             parts.append(part)
         return joined.joined(parts, axis)
+    if located.searched(form) and not form.is_dense:
+        return rolled_inside(storage, axis, cut)
     made = _rolled_rows(storage, axis, cut)
     return plain.by_plain(lambda rows: rolled(rows, axis, cut), form, storage) if made is None else made
 

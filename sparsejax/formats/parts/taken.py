@@ -35,11 +35,13 @@ SHARED = 4
 
 
 class Kept(NamedTuple):
-    """The positions of a level that are kept, in order: from `first` to `stop`, or those `listed`."""
+    """The positions of a level that are kept, in order: from `first` to `stop`, those `listed`, or those from where each of some pieces begins, which stand
+    between two of `ends` afterwards."""
 
     first: int
     stop: int
     listed: Array | None = None
+    ends: Array | None = None
 
 
 _WHOLE = Kept(0, 1)
@@ -324,7 +326,10 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
         lead = dims[0]
         if dense:
             key = keys[lead]
-            kept = _below(kept, key, old[lead])
+            if kept.ends is not None:
+                kept = _spread_out(kept, old[lead]) if key is None else Kept(0, 0, _one_by_one(kept))
+            if kept.ends is None:
+                kept = _below(kept, key, old[lead])
             changed = changed or (listed and key is not None)
             if not gone:
                 made.append(_DENSE)
@@ -344,7 +349,13 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
             begin, end = _between(crds[0], int(pos[kept.first]), int(pos[kept.stop]), keys[lead])
             crds = [_renumbered(crds[0], begin, end, keys[lead]), *(_part(c, begin, end) for c in crds[1:])]
             pos, kept, changed = np.array([0, end - begin]), Kept(begin, end), changed or listed
+        elif kept.listed is not None and not keyed:
+            pos, crds, kept = _followed(kept, pos, [*crds, vals] if stop == last else crds)
+            if stop == last:
+                vals, moved = crds.pop(), True
         else:
+            if kept.ends is not None:
+                kept = Kept(0, 0, _one_by_one(kept))
             count = len(crds[0])
             columns: list[Array] = [*crds, vals if stop == last else np.arange(count, dtype=crd_dtype(count))]
             if kept.listed is None:
@@ -379,6 +390,8 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
     if not moved:
         if kept.listed is None:
             vals = _part(vals, kept.first, kept.stop)
+        elif kept.ends is not None:
+            (vals,) = passes.over(max(len(kept.listed), int(kept.ends[-1]))).copied(kept.listed, kept.ends, [vals])
         else:
             vals = passes.over(len(kept.listed)).take(vals, kept.listed)
     if axes:
@@ -437,6 +450,32 @@ def _below(kept: Kept, key: Key, extent: int) -> Kept:
     inner = np.arange(extent) if key is None else np.asarray(key, np.int64)
     check_size(len(above) * len(inner), "a dense level")
     return Kept(0, 0, np.add.outer(above * extent, inner).reshape(-1))
+
+
+def _spread_out(kept: Kept, extent: int) -> Kept:
+    """The positions of a dense level, all of whose coordinates stay, below pieces of positions."""
+    assert kept.listed is not None and kept.ends is not None
+    return Kept(0, 0, kept.listed.astype(np.int64, copy=False) * extent, kept.ends * extent)
+
+
+def _one_by_one(kept: Kept) -> Array:
+    """The positions of all pieces."""
+    assert kept.listed is not None and kept.ends is not None
+    made: Array = np.arange(kept.ends[-1])
+    made += (kept.listed - kept.ends[:-1]).repeat(kept.ends[1:] - kept.ends[:-1])
+    return made
+
+
+def _followed(kept: Kept, pos: Array, columns: list[Array]) -> tuple[Array, list[Array], Kept]:
+    """`pos` and columns of a level all of whose coordinates stay below positions that are listed, or pieces of them; and what is kept of it: pieces."""
+    start, ends = kept.listed, kept.ends
+    assert start is not None
+    below = passes.over(len(start)).picked(pos, start, ends)
+    made = below[1]
+    if ends is not None:
+        made = passes.over(max(len(start), int(ends[-1]))).shifted(pos, (start, ends), below)
+    columns = passes.over(max(len(start), int(below[1][-1]))).copied(*below, columns)
+    return made, columns, Kept(0, 0, *below)
 
 
 def _inside(

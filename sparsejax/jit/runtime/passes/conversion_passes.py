@@ -19,12 +19,12 @@ from sparsejax.jit.ir import choices
 from sparsejax.jit.runtime.passes import (
     conversion_loops,
     entry_tests,
-    merged_segments,
     partitions,
     pass_kernels,
     sifted_rows,
 )
 from sparsejax.jit.runtime.passes.conversion_loops import LANES, Vector
+from sparsejax.jit.runtime.passes.joined import merged_segments, swapped_segments
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
     address,
@@ -124,6 +124,21 @@ class CompiledPasses(SegmentPasses):
 
     def merged(self, one: Sequence[Array], other: Sequence[Array], by: int, shift: int) -> list[Array]:
         return merged_segments.merged(one, other, by, shift, rows_in_parts)
+
+    def halves(self, pos: Array, crd: Array, cut: int) -> Array:
+        return swapped_segments.halves(pos, crd, cut, rows_in_parts(pos))
+
+    def swapped(
+        self,
+        pos: Array,
+        half: Array,
+        columns: Sequence[Array],
+        shifts: tuple[int, int] | tuple[Array, Array] | None = None,
+    ) -> list[Array]:
+        return swapped_segments.swapped(pos, half, columns, shifts, rows_in_parts(pos))
+
+    def shifted(self, pos: Array, pieces: tuple[Array, Array], below: tuple[Array, Array]) -> Array:
+        return swapped_segments.shifted(pos, pieces, below, rows_in_parts(pieces[1]))
 
     def sifted(self, matrix: Array, fill: Any, tol: Any = 0, flags: Array | None = None) -> tuple[Array, Array, Array]:
         test = entry_tests.Flags() if flags is not None else entry_tests.distant(matrix.dtype, fill, tol)

@@ -87,12 +87,13 @@ def numbered(b: Builder, count: Val, extent: Val, listed: Vector, ends: Vector, 
         b.set(before, here)
 
 
-def picked(b: Builder, lengths: Lengths, pos: Vector, index: Vector, start: Vector) -> None:
+def picked(b: Builder, lengths: Lengths, pos: Vector, index: Vector, start: Vector, ends: Vector | None) -> None:
     def length(r: Val) -> Val:
         p = b.named("p", index.get(b, r))
         begin = b.named("begin", pos.get(b, p))
         start.put(b, r, begin)
-        return b.sub(pos.get(b, b.add(p, 1)), begin)
+        count = b.i64(1) if ends is None else b.sub(ends.get(b, b.add(r, 1)), ends.get(b, r))
+        return b.sub(pos.get(b, b.add(p, count)), begin)
 
     lengths.put(b, length)
 

@@ -105,10 +105,11 @@ class SegmentPasses(Passes):
     def places(self, listed: Array, extent: int) -> object:
         return ranked_names.names(listed, extent)
 
-    def picked(self, pos: Array, index: Array) -> tuple[Array, Array]:
-        index = np.ascontiguousarray(index, INT64)
+    def picked(self, pos: Array, index: Array, ends: Array | None = None) -> tuple[Array, Array]:
+        index, several = np.ascontiguousarray(index, INT64), ends is not None
         start, made = empty(len(index), INT64), empty(len(index) + 1, INT64)
-        lengths.lengths(_picked, (), made, _shares(0, len(index), len(index)), pos, index, start)
+        shares = _shares(0, len(index), len(index))
+        lengths.lengths(_picked, (several,), made, shares, pos, index, start, made if ends is None else ends)
         return start, made
 
     def begun(self, listed: Array, extent: int, wanted: Array) -> tuple[Array, Array]:
@@ -425,8 +426,12 @@ def _targets(columns: Sequence[Array], count: int) -> tuple[list[Array], list[in
 
 
 @as_kernel
-def _picked(b: Builder, alone: bool) -> None:
-    segment_loops.picked(b, lengths.counting(b, alone), *vectors(b, 4, (8, 8, 8), ("pos", "index", "start")))
+def _picked(b: Builder, several: bool, alone: bool) -> None:
+    counting, (pos, index, start, ends) = (
+        lengths.counting(b, alone),
+        vectors(b, 4, (8,) * 4, ("pos", "index", "start", "ends")),
+    )
+    segment_loops.picked(b, counting, pos, index, start, ends if several else None)
 
 
 @as_kernel
