@@ -61,19 +61,23 @@ def nonzero(storage: Storage) -> Array:
     >>> nonzero(convert.from_dense(np.array([0.0, 5.0]), Format.parse("coo", 1), 0.0))
     array([[1]])
     """
+    shape = storage.shape
     if storage.format.is_dense or storage.fill_value != 0:
         return np.stack(np.nonzero(np.atleast_1d(convert.to_dense(storage)))).astype(np.int64, copy=False)
     form = storage.format
     unique = all(level.unique for level in form.levels)
-    if not (unique and form.order == tuple(range(form.ndim)) and all(level.ordered for level in form.levels)):
+    places = convert.levels_to_sort(form, Format.parse("coo", form.ndim)) if unique else None
+    if places is None or places > 1:
         if unique and len(storage.vals) >= passes.MANY:  # whether they are zero is less to be moved than values
             storage = storage.with_values(storage.vals != 0, np.False_)
-        storage = distinct(storage)
+        storage, places = distinct(storage), 0
     columns, vals = storage.expand()
     del storage
     if not vals.all():
         number = np.flatnonzero(vals)
         columns = [passes.over(len(number)).take(column, number) for column in columns]
+    if places and len(columns) > 1:  # no value is moved
+        ordering.arrange(columns, shape, places)
     made = np.empty((len(columns), len(columns[0])), np.int64)
     for row in made[::-1]:
         row[:] = columns.pop()  # which goes before the next is written
