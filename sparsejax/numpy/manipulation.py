@@ -188,6 +188,10 @@ def block_diag(*arrays: Any, format: Any = "csr") -> Array:
            [0., 0., 1.]])
     """
     listed = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], list | tuple) else arrays
+    if current() is None:
+        at_once = _on_diagonal(listed)
+        if at_once is not None:
+            return at_once if format == "csr" else convert_format(at_once, format)
     parts = [convert_format(atleast_2d(x), "csr") for x in listed]
     if not parts:
         raise ValueError("block_diag takes at least one matrix")
@@ -199,6 +203,17 @@ def block_diag(*arrays: Any, format: Any = "csr") -> Array:
         rows.append(_placed(x, 1, start, total - start - x.shape[1]))
         start += x.shape[1]
     return convert_format(concatenate(rows, 0), format)
+
+
+def _on_diagonal(arrays: Sequence[Any]) -> Array | None:
+    """Sparse matrices of one dtype, of whose coordinates all are listed, with fill 0; None of others."""
+    for x in arrays:
+        if type(x) is not Array or x.ndim != 2 or x.dtype != arrays[0].dtype:
+            return None
+        if not structural.same_bits(x.dtype.type(x.fill_value), x.dtype.type(0)):
+            return None
+    made = joined.on_diagonal([x._storage for x in arrays]) if arrays else None
+    return None if made is None else Array(made)
 
 
 def _placed(x: Any, axis: int, before: int, after: int, value: Any = 0) -> Any:

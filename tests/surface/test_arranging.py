@@ -4,11 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy import special
 
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax.errors import ConcretizationTypeError, TracerIntegerConversionError
+from sparsejax.formats.validate import validate
 from tests.fuzz import engine
 
 pytestmark = pytest.mark.rotating(24)
@@ -402,3 +404,22 @@ def test_logaddexp_has_no_kink(name):
     np.testing.assert_allclose(sj.grad(lambda A: snp.sum(f(A, A)))(A).data, np.ones(A.nnz))
     curved = sj.hessian(lambda x: snp.sum(snp.logaddexp(x, 0)))(np.zeros(2))
     np.testing.assert_allclose(curved, np.eye(2) / 4)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dcsr", "(c,d)", "(d,d)@(1,0)", "ell", "bsr:2x2", "mixed"])
+def test_blocks_on_a_diagonal(form):
+    """At once, and as a program; also what has no entry, no row, or stored zeros."""
+    rng = np.random.default_rng(0)
+    dense = [
+        np.round(rng.random(shape) * (rng.random(shape) < 0.3), 2) for shape in ((4, 6), (0, 2), (6, 0), (2, 2), (8, 4))
+    ]
+    forms = itertools.cycle(["csr", "csc", "dcsr", "ell"] if form == "mixed" else [form])
+    parts = [sj.array(x, format=own) for x, own in zip(dense, forms)]
+    parts[0] = parts[0] * 0
+    dense[0] = dense[0] * 0
+    expected = scipy.sparse.block_diag([scipy.sparse.csr_array(x) for x in dense]).toarray()
+    for made in (snp.block_diag(parts), sj.jit(lambda *xs: snp.block_diag(xs))(*parts)):
+        assert str(made.format) == "csr"
+        np.testing.assert_array_equal(made.todense(), expected)
+    assert str(snp.block_diag(parts, format="coo").format) == "coo"
+    validate(snp.block_diag(parts)._storage)
