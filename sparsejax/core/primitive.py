@@ -323,22 +323,23 @@ class Primitive:
             if _noting.notes is not None:
                 _noting.notes.append(Note(self, None, args, values, (), None))
             return _direct[0](self, arrays, out, params)
-        if closed is None and key not in _once:
-            with _lock:
-                _once[key] = True  # what comes back is planned
-                forget(_once)
-            alike, others = self._alike(params, arrays)
-            family = self._family(key, alike)
-            given = extents_of(arrays) + others
-            found = None if family is None else family.once(given, [a._storage for a in arrays])
-            if found is not None:
-                if _noting.notes is not None:
-                    serves = family if self.extents is None else None  # extents of other calls may be equal to others
-                    _noting.notes.append(Note(self, None, args, values, found[0], serves))
-                return found[0] if self.multiple else found[0][0]
         planned, name = closed is None, None
         if closed is None:
-            closed, name = self._at_once(values, arrays, params, key)
+            alike, others = self._alike(params, arrays)
+            family = self._family(key, alike)
+            if key not in _once:
+                with _lock:
+                    _once[key] = True  # what comes back is planned
+                    forget(_once)
+                given = extents_of(arrays) + others
+                found = None if family is None else family.once(given, [a._storage for a in arrays])
+                if found is not None:
+                    if _noting.notes is not None:
+                        # extents of other calls may be equal to others
+                        serves = family if self.extents is None else None
+                        _noting.notes.append(Note(self, None, args, values, found[0], serves))
+                    return found[0] if self.multiple else found[0][0]
+            closed, name = self._at_once(values, arrays, key, family, alike, others)
             with _lock:
                 closed = _eager.setdefault(key, closed)
                 forget(_eager)
@@ -368,11 +369,16 @@ class Primitive:
         return plain and not self.multiple and not config.forcing and all(isinstance(v, Array) for v in values)
 
     def _at_once(
-        self, values: list[Any], arrays: list[Array], params: dict[str, Any], key: Any
+        self,
+        values: list[Any],
+        arrays: list[Array],
+        key: Any,
+        family: Any,
+        alike: dict[str, Any],
+        others: tuple[int, ...],
     ) -> tuple[ClosedJaxpr, Any]:
-        """The operation as a jaxpr: for these shapes, with the name of its record, or for those that differ in their extents alone."""
+        """The operation as a jaxpr: for these shapes, with the name of its record, or for those of its `family`, which differ in their extents alone."""
         line, numbers = user_line(), [None if isinstance(v, Array) else v for v in values]
-        alike, others = self._alike(params, arrays)
 
         def make(avals: Sequence[Aval]) -> tuple[ClosedJaxpr, Any]:
             trace, given, params = Trace(), iter(avals), self._with_extents(alike, avals)
@@ -393,7 +399,6 @@ class Primitive:
         avals = [a.aval for a in arrays]
         if others:
             avals.append(Aval(others, np.bool_, Format.parse("dense", len(others))))
-        family = self._family(key, alike)
         if family is None or not self._is_pure or others:
             found = None if family is None else family.find(avals, arrays, make)
             return (found or make(avals))[0], None
@@ -425,7 +430,8 @@ class Primitive:
         shapes."""
         if self.bodies is not None or (self.inline is not None and self.extents is None):
             return None
-        structure = (self, tuple(alike.items()), *(k.kind if isinstance(k, Aval) else k for k in key[2]))
+        items = key[1] if self.extents is None else tuple(alike.items())
+        structure = (self, items, *(k.kind if isinstance(k, Aval) else k for k in key[2]))
         family = _families.get(structure)
         if family is None:
             with _lock:

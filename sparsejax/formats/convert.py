@@ -204,7 +204,7 @@ def from_coords(
     if canonical:
         made = _assemble(format.split(columns), vals, extents, format, fill_value)
     else:
-        made = _ordered([*columns, vals], extents, format, fill_value, combine, distinct=False)
+        made = from_entries([*columns, vals], extents, format, fill_value, combine=combine)
 
     def own(buffer: Array) -> Array:
         return buffer.copy() if any(np.may_share_memory(buffer, given) for given in (*columns, vals)) else buffer
@@ -224,19 +224,7 @@ def from_columns(
 ) -> Storage:
     """As `from_coords`, of vectors that nobody changes any more, which may be shared; of `distinct` entries, sorted by all but the
     first `places` levels of `format` (None: that is to be seen)."""
-    return _ordered([*columns, vals], shape, format, fill_value, None, distinct, places)
-
-
-def from_entries(
-    given: list[Array],
-    shape: tuple[int, ...],
-    format: Format,
-    fill_value: Any,
-    distinct: bool = False,
-    places: int | None = None,
-) -> Storage:
-    """As `from_columns`, of columns and, last, values that only a list holds, which is emptied: what was moved is let go."""
-    return _ordered(given, shape, format, fill_value, None, distinct, places)
+    return from_entries([*columns, vals], shape, format, fill_value, distinct, places)
 
 
 def assembled(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format: Format, fill_value: Any) -> Storage:
@@ -248,19 +236,17 @@ def assembled(keys: Sequence[Array], vals: Array, shape: tuple[int, ...], format
     )
 
 
-def _ordered(
+def from_entries(
     given: list[Array],
     shape: tuple[int, ...],
     format: Format,
     fill_value: Any,
-    combine: np.ufunc | None,
-    distinct: bool,
+    distinct: bool = False,
     places: int | None = None,
+    combine: np.ufunc | None = None,
 ) -> Storage:
-    """Order entries for `format`, merge duplicates unless they are `distinct`, and assemble.
-
-    They must be sorted by the first `places` levels of `format`; None: that is to be seen. What is given is let go.
-    """
+    """As `from_columns`, of columns and, last, values that only a list holds, which is emptied: what was moved is let go. Duplicates are merged by
+    `combine`."""
     *columns, vals = given
     given.clear()
     if not format.ndim:

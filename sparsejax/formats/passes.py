@@ -286,12 +286,9 @@ class Passes(JoiningPasses):
         >>> Passes().located(np.array([0, 2, 3]), np.array([0, 4, 2]), np.array([0, 1, 1]), np.array([4, 2, 0]))
         array([ 1,  2, -1])
         """
-        low, end = pos[parent], pos[parent + 1]
-        met = searches.met(low, end, crd, wanted)
-        if met is None:
-            return searches.bisected(low, end, crd, wanted)
+        number, place = searches.sought(pos[parent], pos[parent + 1], crd, wanted)
         here = np.full(len(wanted), -1)
-        here[met[0]] = met[1]
+        here[number] = place
         return here
 
     def carried(self, pos: Array, crd: Array, vals: Array, to_pos: Array, to_crd: Array) -> Array:

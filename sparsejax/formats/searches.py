@@ -59,6 +59,20 @@ def bisected(low: Array, end: Array, crd: Array, wanted: Array) -> Array:
     return np.where(here, low, -1)
 
 
+def sought(low: Array, end: Array, crd: Array, wanted: Array) -> tuple[Array, Array]:
+    """Which of the segments `low[k] <= p < end[k]`, whose coordinates increase, have the coordinate `wanted[k]`, and where.
+
+    >>> sought(np.array([0, 2]), np.array([2, 3]), np.array([0, 4, 2]), np.array([4, 0]))
+    (array([0]), array([1]))
+    """
+    found = met(low, end, crd, wanted)
+    if found is None:
+        here = bisected(low, end, crd, wanted)
+        number = (here >= 0).nonzero()[0]
+        found = number, here[number]
+    return found
+
+
 def equal(listed: Array, wanted: Array) -> tuple[Array, Array]:
     """Where the numbers `wanted` begin and end in a list that increases.
 
@@ -75,9 +89,5 @@ def placed(low: Array, end: Array, crd: Array, wanted: Array, vals: Array) -> tu
     >>> placed(np.array([0, 2]), np.array([2, 3]), np.array([0, 4, 2]), np.array([4, 0]), np.array([5, 6, 7]))
     (array([0], dtype=int32), array([6]))
     """
-    found = met(low, end, crd, wanted)
-    if found is None:
-        here = bisected(low, end, crd, wanted)
-        number = (here >= 0).nonzero()[0]
-        found = number, here[number]
-    return found[0].astype(crd_dtype(len(wanted)), copy=False), vals[found[1]]
+    number, place = sought(low, end, crd, wanted)
+    return number.astype(crd_dtype(len(wanted)), copy=False), vals[place]

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from sparsejax.formats.passes import Array
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.largest.flags import flagged
 from sparsejax.jit.runtime.passes.largest.keys import LANES, Keys
-from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, run_parts, vectors
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, as_kernel, vectors
 
 SHORT, LONG = 300, 1 << 12
 """Elements, for each but the first of what is kept, up to which a bound is found, and at most. There a heap takes as long, with half of them twice as long,
@@ -36,12 +35,8 @@ def largest(
     size: Array, pos: Array, keep: int, absolute: bool, longest: int, parts: Sequence[tuple[int, int]]
 ) -> Array:
     """As `heaps.largest`, of segments of which the longest is short."""
-    made = np.zeros(len(size), np.bool_)
-    keys = np.empty((len(parts), longest + LANES), INT64)
-    given = keep, address(size), address(pos), address(made)
-    kernel, step = _largest(size.dtype.kind, size.itemsize, absolute), keys.strides[0]
-    run_parts(kernel, [(*part, *given, address(keys) + k * step) for k, part in enumerate(parts)])
-    return made
+    kernel = _largest(size.dtype.kind, size.itemsize, absolute)
+    return flagged(kernel, size, pos, keep, parts, (longest + LANES, INT64))
 
 
 @as_kernel

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from sparsejax.formats.passes import Array
 from sparsejax.jit.backend.builder import Builder, Val
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
+from sparsejax.jit.runtime.passes.largest.flags import flagged
 from sparsejax.jit.runtime.passes.largest.keys import LEAST, Keys
-from sparsejax.jit.runtime.passes.pass_kernels import INT64, address, as_kernel, empty, run_parts, vectors
+from sparsejax.jit.runtime.passes.pass_kernels import INT64, as_kernel, vectors
 
 TOGETHER = 64, 8
 """Numbers that are compared with the least at once, as long as there are so many."""
@@ -26,12 +25,8 @@ TOGETHER = 64, 8
 def largest(size: Array, pos: Array, keep: int, absolute: bool, parts: Sequence[tuple[int, int]]) -> Array:
     """Which are among the `keep` largest, one or more, of their segment, by their `absolute` values or as they are; `parts` are of segments, for a
     thread each."""
-    made = np.zeros(len(size), np.bool_)
-    heaps = [(empty(keep, INT64), empty(keep, INT64)) for _ in parts]
-    given = keep, address(size), address(pos), address(made)
     kernel = _largest(size.dtype.kind, size.itemsize, absolute)
-    run_parts(kernel, [(*part, *given, *map(address, heap)) for part, heap in zip(parts, heaps, strict=True)])
-    return made
+    return flagged(kernel, size, pos, keep, parts, (keep, INT64), (keep, INT64))
 
 
 @as_kernel

@@ -18,8 +18,9 @@ from sparsejax.jit.backend.builder import Builder, Val, Var
 from sparsejax.jit.codegen.kernel_memory import clear
 from sparsejax.jit.runtime.passes.conversion_loops import Vector
 from sparsejax.jit.runtime.passes.entry_tests import WORD
+from sparsejax.jit.runtime.passes.largest.flags import flagged
 from sparsejax.jit.runtime.passes.largest.keys import Keys
-from sparsejax.jit.runtime.passes.pass_kernels import address, as_kernel, run_parts, vectors
+from sparsejax.jit.runtime.passes.pass_kernels import as_kernel, vectors
 
 BITS, TABLES = 11, 4
 """Bits of a digit; tables in which numbers that follow each other are counted, since what was just counted is slow to read again."""
@@ -34,12 +35,9 @@ def covers(dtype: np.dtype[np.generic], count: int) -> bool:
 
 def largest(size: Array, pos: Array, keep: int, absolute: bool, parts: Sequence[tuple[int, int]]) -> Array:
     """As `heaps.largest`."""
-    made = np.zeros(len(size), np.bool_)
-    tables = np.empty((len(parts), TABLES << BITS), np.int32)
-    given = keep, address(size), address(pos), address(made)
-    kernel, step = _largest(size.dtype.kind, size.itemsize, absolute), tables.strides[0]
-    run_parts(kernel, [(*part, *given, address(tables) + k * step) for k, part in enumerate(parts)])
-    return made
+    return flagged(
+        _largest(size.dtype.kind, size.itemsize, absolute), size, pos, keep, parts, (TABLES << BITS, np.int32)
+    )
 
 
 @as_kernel
