@@ -65,6 +65,10 @@ def convert(storage: Storage, format: Format) -> Storage:
         return planned
     if storage.format.is_dense or format.is_dense:
         return from_dense(to_dense(storage), format, storage.fill_value)
+    made = _of_rows(storage, format)
+    made = _to_rows(storage, format) if made is None else made
+    if made is not None:
+        return made
     places = levels_to_sort(storage.format, format)
     if places != 0 or format.blocked or any(level.relative for level in format.levels):  # for which rows have kernels
         read = read_as(storage)
@@ -73,6 +77,31 @@ def convert(storage: Storage, format: Format) -> Storage:
     columns, vals = storage.expand()
     distinct = all(level.unique for level in storage.format.levels)
     return from_columns(columns, vals, storage.shape, format, storage.fill_value, distinct, places)
+
+
+def _of_rows(storage: Storage, format: Format) -> Storage | None:
+    """Rows that list their columns in another format of rows, whose level makes itself of them (`Level.of_segments`); None for others."""
+    rows = plain_formats(format)
+    if rows is None or storage.format != rows[0] or format.ndim != 2 or format.blocked or not format.levels[0].full:
+        return None
+    pos, crd = storage.buffers[1]
+    made = format.levels[1].of_segments(pos, crd, storage.vals, storage.shape[format.order[1]], storage.fill_value)
+    if made is None:
+        return None
+    return Storage(format, storage.shape, storage.fill_value, ((), made[0]), made[1])
+
+
+def _to_rows(storage: Storage, format: Format) -> Storage | None:
+    """A matrix whose rows are dense, and whose level says what they list (`Level.to_segments`), as such rows; None for others."""
+    form = storage.format
+    rows = plain_formats(form)
+    if rows is None or format != rows[0] or form.ndim != 2 or form.blocked or not form.levels[0].full:
+        return None
+    made = form.levels[1].to_segments(storage.buffers[1], storage.vals)
+    if made is None:
+        return None
+    pos, crd, vals = made
+    return Storage(format, storage.shape, storage.fill_value, ((), (pos, crd)), vals)
 
 
 @functools.lru_cache(maxsize=1024)

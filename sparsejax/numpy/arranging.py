@@ -39,6 +39,9 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Array:
     """
     x = asarray(x)
     if axis is None:
+        whole = at_once.along(x, 0, moved.rolled_flat, shift) if type(shift) is int and x.ndim == 2 else None
+        if whole is not None:
+            return whole
         return reshape(roll(reshape(x, (x.size,)), shift, 0), x.shape, None if x.format.is_dense else x.format)
     listed = axis if isinstance(axis, tuple | list) else (axis,)
     shifts, axes = np.broadcast_arrays(signed_integers(shift, "shift"), [normal_axis(a, x.ndim) for a in listed])

@@ -12,9 +12,10 @@ from sparsejax.core.avals import Aval
 from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import span
 from sparsejax.core.trace import current
-from sparsejax.formats import structural
+from sparsejax.formats import Format, grouping, structural
 from sparsejax.formats.ownership import refuse_copy
 from sparsejax.formats.parts import joined
+from sparsejax.formats.parts.by_rows import padded
 from sparsejax.lax import extents as sizes
 from sparsejax.lax import structural as shapes
 from sparsejax.lax import typing_rules as rules
@@ -189,7 +190,7 @@ def block_diag(*arrays: Any, format: Any = "csr") -> Array:
     """
     listed = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], list | tuple) else arrays
     if current() is None:
-        at_once = _on_diagonal(listed)
+        at_once = _on_diagonal(listed, format)
         if at_once is not None:
             return at_once if format == "csr" else convert_format(at_once, format)
     parts = [convert_format(atleast_2d(x), "csr") for x in listed]
@@ -205,14 +206,20 @@ def block_diag(*arrays: Any, format: Any = "csr") -> Array:
     return convert_format(concatenate(rows, 0), format)
 
 
-def _on_diagonal(arrays: Sequence[Any]) -> Array | None:
-    """Sparse matrices of one dtype, of whose coordinates all are listed, with fill 0; None of others."""
+def _on_diagonal(arrays: Sequence[Any], format: Any) -> Array | None:
+    """Sparse matrices of one dtype, with fill 0, of whose coordinates all are listed, or of one format of rows that are cut as they are stored; None of
+    others. The latter in `format`, if that has such rows too."""
     for x in arrays:
-        if type(x) is not Array or x.ndim != 2 or x.dtype != arrays[0].dtype:
+        if type(x) is not Array or x.ndim != 2 or x.dtype != arrays[0].dtype or x.format.is_dense:
             return None
         if not structural.same_bits(x.dtype.type(x.fill_value), x.dtype.type(0)):
             return None
-    made = joined.on_diagonal([x._storage for x in arrays]) if arrays else None
+    if not arrays:
+        return None
+    storages, made = [x._storage for x in arrays], None
+    if padded.rows_of(storages[0].format) is not None and not grouping.names_groups(format):
+        made = joined.diagonal(storages, Format.parse(format, 2)) if len({s.format for s in storages}) == 1 else None
+    made = joined.on_diagonal(storages) if made is None else made
     return None if made is None else Array(made)
 
 

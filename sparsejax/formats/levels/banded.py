@@ -82,6 +82,17 @@ class Banded(Level):
         position += key.astype(kind, copy=False)
         return [(pos, start)], position, total
 
+    def of_segments(
+        self, pos: Array, crd: Array, vals: Array, extent: int, fill: Any
+    ) -> tuple[tuple[Array, ...], Array] | None:
+        there = pos[1:] > pos[:-1]
+        first, last = crd[pos[:-1][there]], crd[pos[1:][there] - 1]
+        if int((last - first).sum(dtype=np.int64)) + len(first) != len(crd) or len(crd) * extent >= 2**63:
+            return None  # there is something between them
+        start = np.zeros(len(pos) - 1, crd.dtype)
+        start[there] = first
+        return (pos, start), vals
+
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         (pos, start), (extent,), (name,) = buffers[0], extents, names
         segments.check_pos(pos, parents, None, f"pos of {name}")

@@ -20,6 +20,9 @@ from sparsejax.formats.levels.level import Level, segment_of
 from sparsejax.formats.levels.segments import Above, Array, Buffers
 from sparsejax.formats.levels.walk import Place, Segment
 
+FAR = 8
+"""Unused slots for each used one up to which rows and what stands behind them are put side by side; more are filled first."""
+
 
 @dataclass(frozen=True)
 class Ell(Level):
@@ -70,6 +73,26 @@ class Ell(Level):
         key = key.astype(segments.crd_dtype(extents[0]), copy=False)
         crd = passes.over(count).spread(key, position, count, 0)
         return [(np.array([width]), lengths, crd)], position if group is None else position[group], count
+
+    def to_segments(self, buffers: tuple[Array, ...], vals: Array) -> tuple[Array, Array, Array] | None:
+        width, lengths, crd = buffers
+        start = np.arange(len(lengths) + 1) * width[0]
+        if (lengths == width[0]).all():
+            return start, crd, vals
+        return segments.closed(start[:-1], lengths, crd, vals)
+
+    def of_segments(
+        self, pos: Array, crd: Array, vals: Array, extent: int, fill: Any
+    ) -> tuple[tuple[Array, ...], Array] | None:
+        lengths = pos[1:] - pos[:-1]
+        width = int(lengths.max(initial=0))
+        unused = len(lengths) * width - len(crd)
+        if unused > FAR * len(crd):
+            return None
+        if unused:
+            ends = np.arange(0, len(pos) * width, width) - pos
+            crd, vals = segments.followed(pos, crd, vals, ends, np.zeros(unused, crd.dtype), fill)
+        return (np.array([width]), lengths, crd), vals
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         (width, lengths, crd), (name,) = buffers[0], names

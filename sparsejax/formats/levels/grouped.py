@@ -26,6 +26,10 @@ LARGEST = 2**16
 """Slots of a group, at most."""
 
 
+FAR = 8
+"""Unused slots for each used one up to which groups and what stands behind them are put side by side; more are filled first."""
+
+
 @dataclass(frozen=True)
 class Grouped(Level):
     """A level of groups of `g` slots: buffers `pos` (parents + 1, counted in groups), `len` (one entry per parent) and `crd` (one per slot).
@@ -102,6 +106,24 @@ class Grouped(Level):
         owner, padding = segments.ranges(pos[:-1] * self.g + lengths, pos[1:] * self.g)
         crd[padding] = key[ends[1:][owner] - 1]
         return [(pos, lengths, crd)], position if number is None else position[number], count
+
+    def to_segments(self, buffers: tuple[Array, ...], vals: Array) -> tuple[Array, Array, Array] | None:
+        pos, lengths, crd = buffers
+        return segments.closed(pos[:-1] * self.g, lengths, crd, vals)
+
+    def of_segments(
+        self, pos: Array, crd: Array, vals: Array, extent: int, fill: Any
+    ) -> tuple[tuple[Array, ...], Array] | None:
+        lengths = pos[1:] - pos[:-1]
+        groups = segments.before(-(-lengths // self.g))
+        unused = int(groups[-1]) * self.g - len(crd)
+        if unused > FAR * len(crd):
+            return None
+        if unused:
+            ends = groups * self.g - pos
+            last = crd[np.maximum(pos[1:] - 1, 0)].repeat(ends[1:] - ends[:-1])
+            crd, vals = segments.followed(pos, crd, vals, ends, last, fill)
+        return (groups, lengths, crd), vals
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         (pos, lengths, crd), (name,) = buffers[0], names

@@ -144,6 +144,20 @@ class Level:
         """
         raise TypeError(f"{type(self).__name__} does not say how it is assembled")
 
+    def to_segments(self, buffers: tuple[Array, ...], vals: Array) -> tuple[Array, Array, Array] | None:
+        """(pos, crd, vals) of entries side by side that increase in every segment, of the buffers and values of the only level below a dense one, which
+        may be shared; None where that is read entry by entry.
+        """
+        return None
+
+    def of_segments(
+        self, pos: Array, crd: Array, vals: Array, extent: int, fill: Any
+    ) -> tuple[tuple[Array, ...], Array] | None:
+        """The buffers of the level, and values, of entries side by side that increase in every segment, `pos[k] <= p < pos[k + 1]`, which may be shared;
+        None where they are assembled.
+        """
+        return None
+
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         """The number of positions of the run; FormatError unless its buffers, of the right types, are sound.
 

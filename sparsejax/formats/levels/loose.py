@@ -40,6 +40,12 @@ class LooseCompressed(Level):
     def positions(self, buffers: Buffers, parents: int, extents: Sequence[int]) -> int:
         return len(buffers[0][2])
 
+    def to_segments(self, buffers: tuple[Array, ...], vals: Array) -> tuple[Array, Array, Array] | None:
+        lo, hi, crd = buffers
+        if len(lo) and lo[0] == 0 and hi[-1] == len(crd) and (lo[1:] == hi[:-1]).all():
+            return np.append(lo, hi[-1:]), crd, vals
+        return segments.closed(lo, hi - lo, crd, vals)
+
     def expand(self, buffers: Buffers, above: Above, extents: Sequence[int]) -> tuple[Array, list[Array], Array | None]:
         lo, hi, crd = buffers[0]
         if above.position is not None:

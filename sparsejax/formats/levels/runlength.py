@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsejax.errors import FormatError
+from sparsejax.formats import passes
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.level import Level, coordinate_at, ends_below
 from sparsejax.formats.levels.segments import Above, Array, Buffers
@@ -83,6 +84,27 @@ class RunLength(Level):
         position = np.cumsum(fresh, dtype=segments.crd_dtype(len(key) + 1))
         position -= 1
         return [(pos, start, stop)], position, len(starts)
+
+    def to_segments(self, buffers: tuple[Array, ...], vals: Array) -> tuple[Array, Array, Array] | None:
+        pos, start, stop = buffers
+        return (pos, start, vals) if (stop - start == 1).all() else None
+
+    def of_segments(
+        self, pos: Array, crd: Array, vals: Array, extent: int, fill: Any
+    ) -> tuple[tuple[Array, ...], Array] | None:
+        if not len(crd):
+            return (pos, crd, crd), vals
+        fresh = np.ones(len(crd) + 1, bool)
+        np.not_equal(crd[1:] - crd[:-1], 1, out=fresh[1:-1])
+        for column in _bits(vals):
+            fresh[1:-1] |= column[1:] != column[:-1]
+        fresh[pos] = True
+        if fresh.all():
+            return (pos, crd, crd + crd.dtype.type(1)), vals
+        many = passes.over(len(crd))
+        pos, (start, vals) = many.chosen(pos, fresh[:-1], [crd, vals])
+        _, (stop,) = many.chosen(np.array([0, len(crd)]), fresh[1:], [crd])
+        return (pos, start, stop + stop.dtype.type(1)), vals
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
         (pos, start, stop), (name,) = buffers[0], names

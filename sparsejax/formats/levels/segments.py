@@ -21,6 +21,7 @@ from sparsejax.errors import FormatError
 from sparsejax.formats import passes
 from sparsejax.formats.passes import Array as Array
 from sparsejax.formats.passes import crd_dtype as crd_dtype
+from sparsejax.formats.runs import before as before
 from sparsejax.formats.runs import changes as changes
 
 Buffers = Sequence[Sequence[Array]]
@@ -148,6 +149,29 @@ def moved(parent: Array, begins: Array, positions: int) -> Array:
     for k in range(0, len(made), BLOCK):
         made[k : k + BLOCK] += begins.take(parent[k : k + BLOCK])
     return made
+
+
+def closed(start: Array, lengths: Array, crd: Array, vals: Array) -> tuple[Array, Array, Array]:
+    """(pos, crd, vals) of the segments that begin at `start`, of these lengths, side by side.
+
+    >>> closed(np.array([2, 0]), np.array([1, 2]), np.array([5, 6, 7]), np.array([1, 2, 3]))
+    (array([0, 1, 3]), array([7, 5, 6]), array([3, 1, 2]))
+    """
+    pos = before(lengths)
+    crd, vals = passes.over(max(len(pos), int(pos[-1]))).copied(start, pos, [crd, vals])
+    return pos, crd, vals
+
+
+def followed(pos: Array, crd: Array, vals: Array, ends: Array, more: Array, fill: Any) -> tuple[Array, Array]:
+    """(crd, vals) with the coordinates `more`, which begin at `ends` for every segment, behind those of the segments, and the fill there.
+
+    >>> followed(np.array([0, 1, 3]), np.array([5, 0, 1]), np.array([7, 8, 9]), np.array([0, 1, 1]), np.array([6]), 0)
+    (array([5, 6, 0, 1]), array([7, 0, 8, 9]))
+    """
+    many = passes.over(len(crd) + len(more))
+    both = [(pos, crd, vals), (ends, more, np.full(len(more), fill, vals.dtype))]
+    _, crd, vals = many.interleaved(both, (0, 0))
+    return crd, vals
 
 
 def parents_of(above: Above) -> Array:

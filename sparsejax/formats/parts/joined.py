@@ -21,8 +21,8 @@ from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.dense import Dense
-from sparsejax.formats.parts import located, padded, unlisted
-from sparsejax.formats.parts.pieces import in_pieces, spans
+from sparsejax.formats.parts import located, unlisted
+from sparsejax.formats.parts.by_rows import padded, windows
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -61,10 +61,13 @@ def by_pieces(storages: Sequence[Storage], axis: int) -> Storage | None:
         return None
     if padded.fits(storages, axis):
         return padded.behind(list(storages))
-    if axis == rows.axis:
-        return None
-    read = spans(storages[0].shape[rows.axis], sum(len(s.vals) for s in storages), rows.step)
-    return in_pieces(storages, read, lambda number, *parts: joined(parts, axis), form)
+    starts = [0, *accumulate(s.shape[axis] for s in storages)]
+    along = axis == rows.axis
+    placed = [
+        windows.whole(s, *((n, 0) if along else (0, n)), rows.axis) for s, n in zip(storages, starts[:-1], strict=True)
+    ]
+    other = storages[0].shape[1 - axis]
+    return windows.placed(placed, *((starts[-1], other) if along else (other, starts[-1])))
 
 
 def _behind(storages: Sequence[Storage], axis: int) -> Storage:
@@ -183,6 +186,14 @@ def surrounded(storage: Storage, widths: Sequence[tuple[int, int]]) -> Storage |
     (array([0, 0, 1, 2]), array([0, 1], dtype=int32))
     """
     form = storage.format
+    rows = padded.rows_of(form)
+    if rows is not None and "transient" not in storage.cache:
+        outer, inner = widths[rows.axis], widths[1 - rows.axis]
+        whole = outer[0] % rows.step == 0 and (not outer[1] or storage.shape[rows.axis] % rows.step == 0)
+        if whole and not any(inner):  # empty rows before and behind others, as `by_pieces` has it
+            return None
+        placed = windows.whole(storage, outer[0], inner[0], rows.axis)
+        return windows.placed([placed], sum(outer) + len(placed.rows), sum(inner) + len(placed.columns))
     grown = [widths[d] for d in form.order]
     if form.is_dense or not located.searched(form) or "transient" in storage.cache:
         return None
@@ -225,6 +236,9 @@ def gridded(rows: Sequence[Sequence[Storage]]) -> Storage | None:
         made = gridded([[read for s in row if (read := known[id(s)])] for row in rows])
         return None if made is None else unlisted.as_list(made, form)
     dims = unlisted.listed_rows(form)
+    own = padded.rows_of(form)
+    if own is not None:
+        dims = (own.axis, 1 - own.axis)
     if dims is None:
         return None
     if dims == (1, 0):
@@ -235,7 +249,33 @@ def gridded(rows: Sequence[Sequence[Storage]]) -> Storage | None:
     widths = {sum(s.shape[inner] for s in row) for row in rows}
     if len(widths) > 1 or any(s.shape[outer] != row[0].shape[outer] for row in rows for s in row):
         return None
+    if own is not None:
+        placed, at = [], 0
+        for row in rows:
+            starts = accumulate((s.shape[inner] for s in row), initial=0)
+            placed += [windows.whole(s, at, start, outer) for s, start in zip(row, starts, strict=False)]
+            at += row[0].shape[outer]
+        return windows.placed(placed, at, widths.pop())
     return _gridded(rows, outer, inner, widths.pop())
+
+
+def diagonal(storages: Sequence[Storage], format: Format) -> Storage | None:
+    """Matrices of one format, dtype and fill along the diagonal of one matrix in `format`; None as `windows.placed`.
+
+    >>> from sparsejax.formats import Format, convert
+    >>> A = convert.from_dense(np.array([[0.0, 5.0]]), Format.parse("ell", 2), 0.0)
+    >>> convert.to_dense(diagonal([A, A], Format.parse("csr", 2)))
+    array([[0., 5., 0., 0.],
+           [0., 0., 0., 5.]])
+    """
+    known = padded.listed_rows(format)
+    if known is None:
+        return None
+    placed, row, column = [], 0, 0
+    for s in storages:
+        placed.append(windows.whole(s, row, column, known.axis))
+        row, column = row + s.shape[known.axis], column + s.shape[1 - known.axis]
+    return windows.placed(placed, row, column, format)
 
 
 def _gridded(rows: Sequence[Sequence[Storage]], outer: int, inner: int, width: int) -> Storage:

@@ -19,8 +19,10 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
-from sparsejax.formats.parts import joined, located, padded, plain, taken
-from sparsejax.formats.parts.pieces import in_pieces, spans
+from sparsejax.formats.levels.diagonal import Diagonal
+from sparsejax.formats.parts import flattened, joined, located, plain, taken, unlisted
+from sparsejax.formats.parts.by_rows import padded, windows
+from sparsejax.formats.parts.by_rows.pieces import in_pieces, spans
 from sparsejax.formats.parts.turned import rolled_inside
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
@@ -65,9 +67,56 @@ def _rolled_rows(storage: Storage, axis: int, cut: int) -> Storage | None:
     if axis == rows.axis:
         parts = [padded.cut(storage, first, stop) for first, stop in ((cut, storage.shape[axis]), (0, cut))]
         found = [part for part in parts if part is not None]
-        return padded.behind(found) if len(found) == 2 and padded.fits(found, axis) else None
-    read = spans(storage.shape[rows.axis], len(storage.vals), rows.step)
-    return in_pieces([storage], read, lambda number, part: rolled(part, axis, cut), form)
+        if len(found) == 2 and padded.fits(found, axis):
+            return padded.behind(found)
+    if axis != rows.axis and rows.level is not Diagonal:
+        read = spans(storage.shape[rows.axis], len(storage.vals), rows.step)
+        return in_pieces(
+            [storage],
+            read,
+            lambda number, part: rolled(part, axis, cut),
+            form,
+            -(-storage.shape[rows.axis] // rows.step),
+        )
+    shape = storage.shape[rows.axis], storage.shape[1 - rows.axis]
+    extent, moves = storage.shape[axis], []
+    for here, to in ((range(cut, extent), 0), (range(cut), extent - cut)):
+        if axis == rows.axis:
+            moves.append(windows.Window(storage, here, range(shape[1]), to, 0))
+        else:
+            moves.append(windows.Window(storage, range(shape[0]), here, 0, to))
+    return windows.placed(moves, *shape)
+
+
+def rolled_flat(storage: Storage, axis: int, shift: int) -> Storage | None:
+    """A matrix of which every entry is `shift` places further in row-major order, the last ones at the front; `axis` tells nothing. Linear in the buffers.
+    None for other arrays, and formats that are not read as rows.
+
+    >>> from sparsejax.formats import convert
+    >>> A = convert.from_dense(np.array([[5.0, 0.0], [6.0, 7.0]]), Format.parse("csr", 2), 0.0)
+    >>> convert.to_dense(rolled_flat(A, 0, 1))
+    array([[7., 5.],
+           [0., 6.]])
+    """
+    if storage.ndim != 2 or not all(storage.shape):
+        return None
+    form, (n, m) = storage.format, storage.shape
+    down, right = divmod(shift % (n * m), m)
+    rows = padded.listed_rows(form)
+    if unlisted.rows_format(form) is not None:
+        if form.order == (0, 1):
+            return flattened.of_list(storage, down, right)
+        return unlisted.by_rows(lambda rows: rolled_flat(rows, axis, shift), storage)
+    if rows is None:
+        return plain.by_plain(lambda rows: rolled_flat(rows, axis, shift), form, storage)
+    if rows.axis == 0 and rows.level is not Diagonal:
+        return flattened.rolled(storage, down, right)
+    parts = []
+    for columns, column, lower in ((range(m - right), right, down), (range(m - right, m), 0, (down + 1) % n)):
+        for own, row in ((range(n - lower), lower), (range(n - lower, n), 0)):
+            turned = own, columns, row, column
+            parts.append(windows.Window(storage, *(turned if rows.axis == 0 else (columns, own, column, row))))
+    return windows.placed(parts, storage.shape[rows.axis], storage.shape[1 - rows.axis])
 
 
 def repeated(storage: Storage, axis: int, count: int) -> Storage | None:
@@ -87,7 +136,13 @@ def repeated(storage: Storage, axis: int, count: int) -> Storage | None:
         if rows is None or rows.axis == axis:
             return None
         read = spans(storage.shape[rows.axis], len(storage.vals), rows.step)
-        return in_pieces([storage], read, lambda number, part: repeated(part, axis, count), form)
+        return in_pieces(
+            [storage],
+            read,
+            lambda number, part: repeated(part, axis, count),
+            form,
+            -(-storage.shape[rows.axis] // rows.step),
+        )
     first, _ = form.runs[-1]
     pos, *_ = storage.buffers[first]
     *lead, crd = [level[-1] for level in storage.buffers[first:]]

@@ -22,8 +22,9 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.segments import check_size, ranges
-from sparsejax.formats.parts import located, of_lists, padded, plain, pruned, unlisted
-from sparsejax.formats.parts.pieces import in_pieces, spans
+from sparsejax.formats.parts import located, of_lists, plain, pruned, unlisted
+from sparsejax.formats.parts.by_rows import padded, picked, windows
+from sparsejax.formats.parts.by_rows.pieces import in_pieces, spans
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -110,7 +111,18 @@ def _of_padded(storage: Storage, keys: Sequence[Key]) -> Storage | None:
         part = padded.cut(storage, lead.start, lead.stop)
         if part is not None:
             return padded.behind([part])
-    pieces = [lead[first:stop] for first, stop in spans(len(lead), len(storage.vals), rows.step)]
+    columns = range(storage.shape[1 - rows.axis]) if inner is None else inner
+    if isinstance(lead, range) and isinstance(columns, range) and lead.step == columns.step == 1 and len(columns):
+        return windows.placed([windows.Window(storage, lead, columns, 0, 0)], len(lead), len(columns))
+    if inner is None and rows.step == 1:
+        made = picked.picked(storage, lead)
+        if made is not None:
+            return made
+    stored = len(storage.vals)
+    each = (
+        2 * (storage.shape[1 - rows.axis] + len(inner)) if isinstance(inner, np.ndarray) else 0
+    )  # for a map of the columns
+    pieces = [lead[first:stop] for first, stop in spans(len(lead), stored, rows.step, each)]
     read = [_reach(piece, storage.shape[rows.axis], rows.step) for piece in pieces]
     if sum(stop - first for first, stop in read) > 2 * max(len(lead), storage.shape[rows.axis]):
         return None
@@ -124,7 +136,7 @@ def _of_padded(storage: Storage, keys: Sequence[Key]) -> Storage | None:
             own[rows.axis] = piece - shift
         return by_levels(part, own, (), part.format)
 
-    return in_pieces([storage], read, work, storage.format)
+    return in_pieces([storage], read, work, storage.format, -(-len(lead) // rows.step))
 
 
 def _reach(piece: range | Array, extent: int, step: int) -> tuple[int, int]:

@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsejax.formats import convert
+from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.levels.banded import Banded
+from sparsejax.formats.levels.bitmap import Bitmap
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.dense import Dense
 from sparsejax.formats.levels.diagonal import Diagonal
 from sparsejax.formats.levels.ell import Ell
 from sparsejax.formats.levels.grouped import Grouped
+from sparsejax.formats.levels.hashed import Hash
 from sparsejax.formats.levels.level import Level
 from sparsejax.formats.levels.loose import LooseCompressed
 from sparsejax.formats.levels.runlength import RunLength
@@ -53,23 +55,32 @@ def rows_of(form: Format) -> Rows | None:
         return None
     kind = type(form.levels[1])
     if form.blocked:
-        known = kind is Compressed and form.levels[1].unique and len(form.levels) == 4
+        known = kind in (Compressed, Grouped) and form.levels[1].unique and len(form.levels) == 4
         inside = known and form.levels[2:] == (Dense(), Dense()) and form.order[:2] == form.order[2:]
         return (
             Rows(form.order[0], form.blocks[form.order[0]], form.blocks[0] * form.blocks[1], kind) if inside else None
         )
-    listed = kind in (Ell, Diagonal, Banded, LooseCompressed, RunLength, Grouped)
+    listed = kind in (Ell, Diagonal, Banded, LooseCompressed, RunLength, Grouped, Hash, Bitmap)
     return Rows(form.order[0], 1, 1, kind) if listed else None
 
 
+def listed_rows(form: Format) -> Rows | None:
+    """As `rows_of`, also of rows that list their columns."""
+    found = rows_of(form)
+    if found is None and form.ndim == 2 and not form.blocked and form.levels[0].full:
+        kind = type(form.levels[1])
+        found = Rows(form.order[0], 1, 1, kind) if kind is Compressed and form.levels[1].unique else None
+    return found
+
+
 def cut(storage: Storage, first: int, stop: int) -> Storage | None:
-    """The rows from `first` to `stop`, some of them, over the same memory; None for other formats, and rows within blocks.
+    """The rows from `first` to `stop`, some of them, over the same memory; None for other formats than `listed_rows`, and rows within blocks.
 
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 7.0]]), Format.parse("ell", 2), 0.0)
     >>> convert.to_dense(cut(A, 1, 2))
     array([[6., 7.]])
     """
-    rows = rows_of(storage.format)
+    rows = listed_rows(storage.format)
     if rows is None or first % rows.step or (stop % rows.step and stop != storage.shape[rows.axis]):
         return None
     shape = tuple([stop - first if d == rows.axis else n for d, n in enumerate(storage.shape)])
@@ -83,6 +94,11 @@ def cut(storage: Storage, first: int, stop: int) -> Storage | None:
         count, off = own
         begin, end = low * len(off), high * len(off)
         own = count, off + low
+    elif rows.level is Bitmap:
+        extent = storage.shape[1 - rows.axis]
+        words = -(-extent // 64)
+        begin, end = low * extent, high * extent
+        own = (own[0][low * words : high * words],)
     elif rows.level is LooseCompressed:
         lo, hi, crd = own[0][low:high], own[1][low:high], own[2]
         used = hi > lo
@@ -104,6 +120,28 @@ def cut(storage: Storage, first: int, stop: int) -> Storage | None:
     return Storage(storage.format, shape, storage.fill_value, buffers, vals[begin:end])
 
 
+def listed(storage: Storage, first: int, stop: int, form: Format) -> Storage:
+    """The rows from `first` to `stop` of a matrix in `listed_rows`, as rows that list their columns, which `form` is.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 7.0]]), Format.parse("bsr:2x2", 2), 0.0)
+    >>> listed(A, 1, 2, Format.parse("csr", 2)).buffers[1]
+    (array([0, 2]), array([0, 1], dtype=int32))
+    """
+    known = listed_rows(storage.format)
+    assert known is not None
+    low = first - first % known.step
+    part = cut(storage, low, min(storage.shape[known.axis], stop + -stop % known.step))
+    assert part is not None
+    rows = convert.convert(part, form)
+    pos, crd = rows.buffers[1]
+    if low == first and len(pos) == stop - first + 1:
+        return rows
+    pos = pos[first - low : stop - low + 1]
+    begin, end = int(pos[0]), int(pos[-1])
+    shape = tuple([stop - first if d == known.axis else n for d, n in enumerate(storage.shape)])
+    return Storage(form, shape, storage.fill_value, ((), (pos - begin, crd[begin:end])), rows.vals[begin:end])
+
+
 def fits(parts: Sequence[Storage], axis: int) -> bool:
     """Whether matrices of one format stand one behind the other along an axis, as `behind` has it."""
     rows = rows_of(parts[0].format)
@@ -120,15 +158,18 @@ def behind(parts: list[Storage]) -> Storage:
     """
     first = parts[0]
     form, fill = first.format, first.fill_value
-    rows = rows_of(form)
+    rows = listed_rows(form)
     assert rows is not None
     counts = [-(-s.shape[rows.axis] // rows.step) for s in parts]
     shape = tuple([sum(s.shape[d] for s in parts) if d == rows.axis else n for d, n in enumerate(first.shape)])
-    join = {Ell: _ell, Diagonal: _diagonals, LooseCompressed: _loose}.get(rows.level, _edged)
+    join = {Ell: _ell, Diagonal: _diagonals, LooseCompressed: _loose, Bitmap: _words}.get(rows.level, _edged)
     own, vals = join(parts, counts, shape[1 - rows.axis])
     return Storage(form, shape, fill, ((), own, *first.buffers[2:]), vals)
 
 
+NARROW = 32
+"""Columns of a matrix that are copied one by one, at most."""
+_INT64 = np.dtype(np.int64)
 Joined = tuple[tuple[Array, ...], Array]
 """The buffers of the second level, and values."""
 
@@ -136,21 +177,34 @@ Joined = tuple[tuple[Array, ...], Array]
 def _ell(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
     total, stored = sum(counts), sum(len(s.vals) for s in parts)
     width = max((int(s.buffers[1][1].max(initial=0)) for s in parts), default=0)
-    _check(total * width, stored, parts[0])
-    lengths = np.empty(total, np.int64)
-    crd, vals = np.empty((total, width), crd_dtype(extent)), np.empty((total, width), parts[0].dtype)
-    at = 0
+    check(total * width, stored, parts[0])
+    many = passes.over(total * width)
+    (lengths, lens), (crd, crds), (vals, values) = (
+        many.room(n, kind)
+        for n, kind in ((total, _INT64), (total * width, crd_dtype(extent)), (total * width, parts[0].dtype))
+    )
+    grids, at = (crds.reshape(total, width), values.reshape(total, width)), 0
     while parts:
         part, count = parts.pop(0), counts[len(counts) - len(parts) - 1]
         (slots,), own_lengths, own_crd = part.buffers[1]
         here = slice(at, at + count)
-        lengths[here] = own_lengths
+        lens[here] = own_lengths
         own = min(width, int(slots))
-        for made, given, fill in ((crd, own_crd, 0), (vals, part.vals, part.fill_value)):
-            made[here, :own] = given.reshape(count, int(slots))[:, :own]
-            made[here, own:] = fill
+        for made, given, fill in zip(grids, (own_crd, part.vals), (0, part.fill_value), strict=True):
+            side_by_side(made[here], given.reshape(count, int(slots)), own, fill)
         at += count
-    return (np.array([width]), lengths, crd.reshape(-1)), vals.reshape(-1)
+    return (np.array([width]), lengths, crd), vals
+
+
+def side_by_side(made: Array, given: Array, width: int, fill: Any) -> None:
+    """Copy the first `width` columns, and the fill to the others: of few columns one by one, as rows are short then."""
+    if made.shape == given.shape:
+        made[...] = given
+    elif made.shape[1] > NARROW:
+        made[:, :width], made[:, width:] = given[:, :width], fill
+    else:
+        for k in range(made.shape[1]):
+            made[:, k] = given[:, k] if k < width else fill
 
 
 def _diagonals(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
@@ -161,56 +215,80 @@ def _diagonals(parts: list[Storage], counts: Sequence[int], extent: int) -> Join
         offs.append(off[kept[-1]] - at)
         at += count
     whole = np.unique(np.concatenate(offs))
-    _check(at * len(whole), sum(len(s.vals) for s in parts), parts[0])
-    vals, at = np.empty((at, len(whole)), parts[0].dtype), 0
+    check(at * len(whole), sum(len(s.vals) for s in parts), parts[0])
+    vals, values = passes.over(at * len(whole)).room(at * len(whole), parts[0].dtype)
+    grid, at = values.reshape(at, len(whole)), 0
     while parts:
         k = len(counts) - len(parts)
         part, off = parts.pop(0), offs[k + 1]
-        block, given = vals[at : at + counts[k]], part.vals.reshape(counts[k], len(kept[k]))
+        block, given = grid[at : at + counts[k]], part.vals.reshape(counts[k], len(kept[k]))
         if len(off) < len(whole):
             block[...] = part.fill_value
         for place, column in zip(np.searchsorted(whole, off).tolist(), kept[k].nonzero()[0].tolist(), strict=True):
             block[:, place] = given[:, column]
         at += counts[k]
-    return (np.array([len(whole)]), whole), vals.reshape(-1)
+    return (np.array([len(whole)]), whole), vals
 
 
 def _loose(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
     total, stored = sum(counts), sum(len(s.vals) for s in parts)
-    ends = np.empty(total, np.int64), np.empty(total, np.int64)
-    crd, vals = np.empty(stored, crd_dtype(extent)), np.empty(stored, parts[0].dtype)
+    many = passes.over(max(total, stored))
+    kinds = (total, _INT64), (total, _INT64), (stored, crd_dtype(extent)), (stored, parts[0].dtype)
+    (*made_own, vals), (*ends, crds, values) = zip(*[many.room(n, kind) for n, kind in kinds], strict=True)
     at = entry = 0
     while parts:
         part, count = parts.pop(0), counts[len(counts) - len(parts) - 1]
         lo, hi, own = part.buffers[1]
         for made, given in zip(ends, (lo, hi), strict=True):
             np.add(given, entry, out=made[at : at + count])
-        crd[entry : entry + len(own)], vals[entry : entry + len(own)] = own, part.vals
+        crds[entry : entry + len(own)], values[entry : entry + len(own)] = own, part.vals
         at, entry = at + count, entry + len(own)
-    return (*ends, crd), vals
+    return tuple(made_own), vals
+
+
+def _words(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
+    sizes = [
+        sum(len(buffer) for buffer in buffers)
+        for buffers in zip(*((s.buffers[1][0], s.vals) for s in parts), strict=True)
+    ]
+    many = passes.over(sizes[1])
+    (words, into), (vals, values) = many.room(sizes[0], np.dtype(np.uint64)), many.room(sizes[1], parts[0].dtype)
+    word = value = 0
+    while parts:
+        part = parts.pop(0)
+        (own,), given = part.buffers[1], part.vals
+        into[word : word + len(own)], values[value : value + len(given)] = own, given
+        word, value = word + len(own), value + len(given)
+    return (words,), vals
 
 
 def _edged(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
     """Of levels with `pos`, whose other buffers, and values, stand one behind the other."""
     first, total = parts[0], sum(counts)
     sizes = [sum(len(s.buffers[1][k]) for s in parts) for k in range(1, len(first.buffers[1]))]
-    pos, vals = np.empty(total + 1, np.int64), np.empty(sum(len(s.vals) for s in parts), first.dtype)
-    others = [np.empty(n, b.dtype) for n, b in zip(sizes, first.buffers[1][1:], strict=True)]
+    stored = sum(len(s.vals) for s in parts)
+    many = passes.over(max(total, stored))
+    kinds = (
+        (total + 1, _INT64),
+        (stored, first.dtype),
+        *((n, b.dtype) for n, b in zip(sizes, first.buffers[1][1:], strict=True)),
+    )
+    (pos, vals, *own_made), (edges, values, *others) = zip(*[many.room(n, kind) for n, kind in kinds], strict=True)
     ends, value, at = [0] * len(others), 0, 0
-    pos[0] = 0
+    edges[0] = 0
     while parts:
         part, count = parts.pop(0), counts[len(counts) - len(parts) - 1]
         own_pos, *given = part.buffers[1]
-        np.add(own_pos[1:], pos[at], out=pos[at + 1 : at + count + 1])
+        np.add(own_pos[1:], edges[at], out=edges[at + 1 : at + count + 1])
         for k, (made, own) in enumerate(zip(others, given, strict=True)):
             made[ends[k] : ends[k] + len(own)] = own
             ends[k] += len(own)
-        vals[value : value + len(part.vals)] = part.vals
+        values[value : value + len(part.vals)] = part.vals
         value, at = value + len(part.vals), at + count
-    return (pos, *others), vals
+    return (pos, *own_made), vals
 
 
-def _check(positions: int, stored: int, like: Storage) -> None:
+def check(positions: int, stored: int, like: Storage) -> None:
     """Raise as conversions do where a format has many more positions than these parts."""
     check_size(positions, f"an array in {like.format}")
     convert.check_padding(
