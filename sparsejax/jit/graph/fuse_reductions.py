@@ -153,7 +153,7 @@ def _cheaper(
 def _merge(reader: partition.KernelStep, source: partition.KernelStep) -> list[tuple[partition.KernelStep, bool]]:
     """Ways to make one kernel of two, and whether the value is then computed wherever it is read: none where the result of `source`
     cannot move into `reader`, or shares no loop with it."""
-    if not _may_merge(reader, source):
+    if not (is_plain(reader.nest) and is_plain(source.nest)):
         return []
     variables: dict[str, Var] = {}
     outer, inner = named(reader, variables, "r"), named(source, variables, "s")
@@ -169,7 +169,7 @@ def _merge(reader: partition.KernelStep, source: partition.KernelStep) -> list[t
 
 def inlined(reader: partition.KernelStep, source: partition.KernelStep) -> partition.KernelStep | None:
     """A kernel with what another computes in place of every access to its result; None where it cannot move."""
-    if not _may_merge(reader, source):
+    if not (is_plain(reader.nest) and is_plain(source.nest)):
         return None
     variables: dict[str, Var] = {}
     outer, inner = named(reader, variables, "r"), named(source, variables, "s")
@@ -179,13 +179,12 @@ def inlined(reader: partition.KernelStep, source: partition.KernelStep) -> parti
     return replace(fuse.canonical(nest, reader.output, variables), priced=reader.priced, filled=reader.filled)
 
 
-def _may_merge(reader: partition.KernelStep, source: partition.KernelStep) -> bool:
-    """Whether two kernels are such that they may be one."""
-    tensors = (*reader.nest.inputs, reader.nest.output, *source.nest.inputs, source.nest.output)
-    if any(t.format.blocked or t.constant is not None for t in tensors):
+def is_plain(nest: Nest) -> bool:
+    """Whether a kernel may be one with another, or let go of a part of it."""
+    if any(t.format.blocked or t.constant is not None for t in (*nest.inputs, nest.output)):
         return False  # what is written out is a kernel by itself (`static_constants`)
     # a result at coordinates that an array holds is complete once all loops have run
-    return cin.are_variables((*reader.nest.indices, *source.nest.indices))
+    return cin.are_variables(nest.indices)
 
 
 def _fits(nest: Nest) -> bool:

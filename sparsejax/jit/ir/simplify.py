@@ -270,8 +270,9 @@ def at_entry(stmt: cin.Stmt, access: cin.Access) -> cin.Stmt:
     return stmt
 
 
-def cheap(expr: cin.Expr) -> bool:
-    """Whether every operator of `expr` costs no more than a few instructions."""
+def cheap(expr: cin.Expr, free: Collection[str] = ()) -> bool:
+    """Whether every operator of `expr` costs no more than a few instructions, or is one of the `free`."""
     if isinstance(expr, cin.Call):
-        return operators.get(expr.op).cost <= operators.CHEAP and all(cheap(a) for a in expr.args)
+        own = expr.op in free or operators.get(expr.op).cost <= operators.CHEAP
+        return own and all(cheap(a, free) for a in expr.args)
     return True

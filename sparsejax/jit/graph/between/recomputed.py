@@ -17,7 +17,7 @@ from sparsejax.formats.storage import Storage
 from sparsejax.jit.cost import machine
 from sparsejax.jit.graph import expected, fuse_reductions, limits, partition
 from sparsejax.jit.graph import price as pricing
-from sparsejax.jit.ir import choices, cin, operators
+from sparsejax.jit.ir import choices, cin, simplify
 from sparsejax.jit.ir.nest import Nest
 
 
@@ -61,17 +61,10 @@ def _cheap(step: partition.KernelStep) -> partition.KernelStep | None:
     if any(not set(cin.variables(p.rhs)) <= set(p.target.indices) for p in nest.producers):
         return None
     value = nest.composite
-    if not _few_instructions(value) or limits.nodes(value) > limits.SHARED:
+    # a mask asks nothing where the entries of it are walked
+    if not simplify.cheap(value, free=("masked", "stored")) or limits.nodes(value) > limits.SHARED:
         return None
     return replace(step, nest=Nest(nest.output, nest.indices, (), value)) if nest.producers else step
-
-
-def _few_instructions(expr: cin.Expr) -> bool:
-    """As `simplify.cheap`; a mask asks nothing where the entries of it are walked."""
-    if not isinstance(expr, cin.Call):
-        return True
-    own = expr.op in ("masked", "stored") or operators.get(expr.op).cost <= operators.CHEAP
-    return own and all(map(_few_instructions, expr.args))
 
 
 def _price(steps: list[partition.KernelStep], known: expected.Known) -> float | None:

@@ -48,7 +48,11 @@ def stored(
     places: list[tuple[cin.Expr, str]] = []
     nests: dict[int, Nest] = {}
     for number, step in enumerate(steps):
-        if isinstance(step, partition.KernelStep) and any(map(_dear, step.nest.expressions)) and _is_plain(step.nest):
+        if (
+            isinstance(step, partition.KernelStep)
+            and any(map(_dear, step.nest.expressions))
+            and fuse_reductions.is_plain(step.nest)
+        ):
             nests[number] = nest = fuse_reductions.named(step, variables, f"{number}.")
             places += _factors(nest, found)
     if not found:
@@ -102,11 +106,6 @@ def _with(
             result.append(fuse.canonical(Nest(output, factor.indices, (), factor.value), var, variables))
         result.append(step)
     return result
-
-
-def _is_plain(nest: Nest) -> bool:
-    tensors = (*nest.inputs, nest.output)
-    return not any(t.format.blocked or t.constant is not None for t in tensors) and cin.are_variables(nest.indices)
 
 
 def _factors(nest: Nest, found: dict[cin.Expr, _Factor]) -> Iterator[tuple[cin.Expr, str]]:
