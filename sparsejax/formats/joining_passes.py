@@ -8,6 +8,7 @@
     halves       pos, crd, cut                 -> where in every segment coordinates from a cut on begin
     swapped      pos, halves, columns, shifts  -> second halves before first ones, numbers added to both
     shifted      pos, pieces, below            -> `pos` of pieces of segments, side by side
+    narrowed     above, pos, crd, chosen, columns -> entries whose coordinate is chosen, and above them what still has some
 
 A column to whose segments numbers are added is `pos` of a level below: its segments are elsewhere afterwards.
 """
@@ -108,3 +109,16 @@ class JoiningPasses:
         array([0, 2, 5, 6])
         """
         return merging.shifted(pos, pieces, below)
+
+    def narrowed(
+        self, above: Sequence[Array], pos: Array, crd: Array, chosen: range | Array, columns: Sequence[Array] | None
+    ) -> tuple[list[Array], Array, Array, list[Array]]:
+        """(above, pos, crd, columns) of the entries whose coordinate is in a range of positive step, or has a place, not -1, in a table: they become their
+        places. Segments without one are left out, and their entries in `above`: the `pos` of a level, which begins at 0, and its columns. Without columns,
+        the numbers of entries.
+
+        >>> above = np.array([0, 2]), np.array([5, 6])
+        >>> JoiningPasses().narrowed(above, np.array([0, 2, 3]), np.array([0, 4, 1]), range(1, 2), None)
+        ([array([0, 1]), array([6])], array([0, 1]), array([0], dtype=int32), [array([2], dtype=int32)])
+        """
+        return merging.narrowed(above, pos, crd, chosen, columns)

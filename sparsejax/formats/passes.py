@@ -521,7 +521,7 @@ class Learning(Passes):
         *("met", "placed", "sifted", "largest", "admitted", "interleaved", "regrouped"),
         *("chosen", "flagged", "distant", "tidied", "folded", "bucketed", "entered"),
         *("woven", "foremost", "repeated", "spliced", "united", "merged"),
-        *("halves", "swapped", "shifted"),
+        *("halves", "swapped", "shifted", "narrowed"),
     )
 
     def __init__(self, many: Passes, often: int = OFTEN) -> None:

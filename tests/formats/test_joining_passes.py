@@ -107,3 +107,38 @@ def test_spliced(segments, longest, threads):
         (pos, column) = part(rng, segments, longest, 1, True, "i8")
         parts.append((pos, column, rng.integers(0, 50, segments)))
     equal(MANY.spliced(parts, 77), FEW.spliced(parts, 77))
+
+
+@pytest.mark.parametrize("index", ["i4", "i8"])
+@pytest.mark.parametrize("dtype", ["?", "f4", "c16"])
+@CASES
+def test_narrowed(segments, longest, dtype, index, threads):
+    rng = np.random.default_rng([segments, longest])
+    pos, crd = part(rng, segments, longest, 1, False, index)
+    vals = rng.integers(0, 2, len(crd)).astype(dtype)
+    cuts = np.sort(rng.integers(0, segments + 1, 4))
+    own = np.array([0, *cuts, segments])
+    above = own, np.arange(segments, dtype=np.int32), rng.integers(0, 9, segments)
+    table = np.array([-1, 0, -1, 1], np.int32)
+    for chosen in (range(1, 3), range(0, 4, 2), range(1, 4, 2), range(4), table):
+        for columns in ([vals], [vals, crd], None):
+            made = MANY.narrowed(above, pos, crd, chosen, columns)
+            wanted = FEW.narrowed(above, pos, crd, chosen, columns)
+            for ours, theirs in zip(
+                (*made[0], *made[1:3], *made[3]), (*wanted[0], *wanted[1:3], *wanted[3]), strict=True
+            ):
+                equal(ours, theirs)
+    few = above[0][:2], above[1][: own[1]]
+    if len(pos) > own[1]:  # segments that do not begin at the first entry
+        some = pos[-1 - own[1] :]
+        for ours, theirs in zip(
+            MANY.narrowed(few, some, crd, range(1, 3), None),
+            FEW.narrowed(few, some, crd, range(1, 3), None),
+            strict=True,
+        ):
+            for a, b in zip(
+                ours if isinstance(ours, list) else [ours],
+                theirs if isinstance(theirs, list) else [theirs],
+                strict=True,
+            ):
+                equal(a, b)

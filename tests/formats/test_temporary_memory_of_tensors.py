@@ -48,13 +48,10 @@ TOGETHER = {
 }
 
 MISSED = {
-    "A[:, lo:hi]": ["short-csf"],
-    "A[..., lo:hi]": ["long-csf", "short-csf", "four-csf"],
-    "A[..., ::2]": ["long-csf", "short-csf", "four-csf"],
+    "A[..., lo:hi]": ["short-csf"],
     "A[..., ::-1]": ["four-coo"],
-    "A[:, half]": ["short-csf"],
 }
-"""What takes more than its result, 1.2 to 3.4 times."""
+"""What takes more than its result, 1.5 and 1.1 times."""
 
 
 def cases(operations):

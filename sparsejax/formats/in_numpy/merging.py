@@ -91,3 +91,28 @@ def shifted(pos: Array, pieces: tuple[Array, Array], below: tuple[Array, Array])
     np.add(pos[index], (to[:-1] - begin).repeat(lengths), out=made[:-1])
     made[-1] = to[-1]
     return made
+
+
+def narrowed(
+    above: Sequence[Array], pos: Array, crd: Array, chosen: range | Array, columns: Sequence[Array] | None
+) -> tuple[list[Array], Array, Array, list[Array]]:
+    """See `joining_passes`."""
+    first, end = int(pos[0]), int(pos[-1])
+    crd = crd[first:end]
+    if isinstance(chosen, range):
+        number = (
+            (crd >= chosen.start) & (crd < chosen.stop) & ((crd - crd.dtype.type(chosen.start)) % chosen.step == 0)
+        ).nonzero()[0]
+        places = ((crd[number] - crd.dtype.type(chosen.start)) // chosen.step).astype(crd_dtype(len(chosen)))
+    else:
+        number = (chosen[crd] >= 0).nonzero()[0]
+        places = chosen[crd[number]]
+    moved = (
+        [(number + first).astype(crd_dtype(end))]
+        if columns is None
+        else [column[first:end][number] for column in columns]
+    )
+    ends = number.searchsorted(pos - first)
+    kept = ends[1:] > ends[:-1]
+    own, *lists = above
+    return [before(kept)[own], *(a[kept] for a in lists)], np.append(0, ends[1:][kept]), places, moved

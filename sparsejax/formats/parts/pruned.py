@@ -11,7 +11,6 @@ import numpy as np
 
 from sparsejax.formats import passes
 from sparsejax.formats.passes import Array
-from sparsejax.formats.runs import before
 
 Level = tuple[Array | None, list[Array]]
 """`pos` and coordinates of a run of levels that list these; a dense level has no `pos`."""
@@ -33,14 +32,14 @@ def pruned(above: list[Level], pos: Array) -> Array | None:
         kept = pos[1:] > pos[:-1]
         if kept.all():
             return made
-        full = np.append(pos[:1], pos[1:][kept])
+        full = np.empty(1 + np.count_nonzero(kept), pos.dtype)
+        full[0] = pos[0]
+        np.compress(kept, pos[1:], out=full[1:])
         if place == len(above):
             made = full
         else:
             above[place] = full, above[place][1]
-        count = len(kept)
-        _, crds = passes.over(count).chosen(np.array([0, count]), kept, crds)
-        pos = before(kept)[own]
+        pos, crds = passes.over(max(len(kept), len(own))).chosen(own, kept, crds)
         place -= 1
         above[place] = pos, crds
     return made

@@ -369,6 +369,25 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
             if kept.ends is not None:
                 kept = Kept(0, 0, _one_by_one(kept))
             count = len(crds[0])
+            chosen = _rising(keys[lead], old[lead]) if made and stop == first + 1 and kept.listed is None else None
+            if chosen is not None and made[-1][0] is not None and len(made[-1][1][0]) == kept.stop - kept.first:
+                own, above = made.pop()
+                assert own is not None
+                ends = pos[kept.first : kept.stop + 1]
+                given = (own, *above), ends, crds[0], chosen, [vals] if stop == last else None
+                (own, *above), pos, crd, (carried,) = passes.over(count).narrowed(*given)
+                full = pruned.pruned(made, own)
+                if full is None:
+                    return None
+                made.append((full, above))
+                crds, listed, changed = [crd], True, False
+                if stop == last:
+                    vals, moved = carried, True
+                else:
+                    kept = Kept(0, 0, carried)
+                if not gone:
+                    made.append((pos, crds))
+                continue
             columns: list[Array] = [*crds, vals if stop == last else np.arange(count, dtype=crd_dtype(count))]
             if kept.listed is None:
                 pos = pos[kept.first : kept.stop + 1]
@@ -462,6 +481,17 @@ def _below(kept: Kept, key: Key, extent: int) -> Kept:
     inner = np.arange(extent) if key is None else np.asarray(key, np.int64)
     check_size(len(above) * len(inner), "a dense level")
     return Kept(0, 0, np.add.outer(above * extent, inner).reshape(-1))
+
+
+def _rising(key: Key, extent: int) -> range | Array | None:
+    """A key that keeps coordinates in order, each once: a range, or a table of their places, where that is short; else None."""
+    if isinstance(key, range):
+        return key if key.step > 0 else None
+    if key is None or extent > passes.MANY or not (key[1:] > key[:-1]).all():
+        return None
+    table = np.full(extent, -1, crd_dtype(len(key)))
+    table[key] = np.arange(len(key), dtype=table.dtype)
+    return table
 
 
 def _spread_out(kept: Kept, extent: int) -> Kept:

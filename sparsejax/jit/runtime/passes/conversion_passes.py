@@ -24,7 +24,7 @@ from sparsejax.jit.runtime.passes import (
     sifted_rows,
 )
 from sparsejax.jit.runtime.passes.conversion_loops import LANES, Vector
-from sparsejax.jit.runtime.passes.joined import merged_segments, swapped_segments
+from sparsejax.jit.runtime.passes.joined import merged_segments, narrowed_segments, swapped_segments
 from sparsejax.jit.runtime.passes.pass_kernels import (
     INT64,
     address,
@@ -139,6 +139,11 @@ class CompiledPasses(SegmentPasses):
 
     def shifted(self, pos: Array, pieces: tuple[Array, Array], below: tuple[Array, Array]) -> Array:
         return swapped_segments.shifted(pos, pieces, below, rows_in_parts(pieces[1]))
+
+    def narrowed(
+        self, above: Sequence[Array], pos: Array, crd: Array, chosen: range | Array, columns: Sequence[Array] | None
+    ) -> tuple[list[Array], Array, Array, list[Array]]:
+        return narrowed_segments.narrowed(above, pos, crd, chosen, columns, rows_in_parts)
 
     def sifted(self, matrix: Array, fill: Any, tol: Any = 0, flags: Array | None = None) -> tuple[Array, Array, Array]:
         test = entry_tests.Flags() if flags is not None else entry_tests.distant(matrix.dtype, fill, tol)
