@@ -111,11 +111,11 @@ class JoiningPasses:
         return merging.shifted(pos, pieces, below)
 
     def narrowed(
-        self, above: Sequence[Array], pos: Array, crd: Array, chosen: range | Array, columns: Sequence[Array] | None
+        self, above: Sequence[Array], pos: Array, crd: Array, chosen: merging.Chosen, columns: Sequence[Array] | None
     ) -> tuple[list[Array], Array, Array, list[Array]]:
         """(above, pos, crd, columns) of the entries whose coordinate is in a range of positive step, or has a place, not -1, in a table: they become their
         places. Segments without one are left out, and their entries in `above`: the `pos` of a level, which begins at 0, and its columns. Without columns,
-        the numbers of entries.
+        the numbers of entries. Of a number and whether it is the largest, coordinates stay that are so much larger than what is in the last column above them.
 
         >>> above = np.array([0, 2]), np.array([5, 6])
         >>> JoiningPasses().narrowed(above, np.array([0, 2, 3]), np.array([0, 4, 1]), range(1, 2), None)

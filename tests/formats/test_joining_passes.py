@@ -120,7 +120,7 @@ def test_narrowed(segments, longest, dtype, index, threads):
     own = np.array([0, *cuts, segments])
     above = own, np.arange(segments, dtype=np.int32), rng.integers(0, 9, segments)
     table = np.array([-1, 0, -1, 1], np.int32)
-    for chosen in (range(1, 3), range(0, 4, 2), range(1, 4, 2), range(4), table):
+    for chosen in (range(1, 3), range(0, 4, 2), range(1, 4, 2), range(4), table, (1, True), (-1, False)):
         for columns in ([vals], [vals, crd], None):
             made = MANY.narrowed(above, pos, crd, chosen, columns)
             wanted = FEW.narrowed(above, pos, crd, chosen, columns)

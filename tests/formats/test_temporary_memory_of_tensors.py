@@ -34,6 +34,7 @@ SELECTIONS = {
     "A[:, perm]": lambda A, d: A[:, d["perm", 1]],
     "A[..., perm]": lambda A, d: A[..., d["perm", A.ndim - 1]],
     "A[A > t]": lambda A, d: A[A > 0.3],
+    "tril": lambda A, d: snp.tril(A),
 }
 TOGETHER = {
     "concatenate, 0": lambda A, d: snp.concatenate([A, A], 0),

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from sparsejax.formats.runs import before, changes, crd_dtype
 
 Array = NDArray[Any]
+Chosen = range | Array | tuple[int, bool]
+"""Coordinates: a range of them, those that have a place in a table, or those up to (or from) so many more than the one above them."""
 
 
 def _owners(pos: Array) -> Array:
@@ -94,7 +96,7 @@ def shifted(pos: Array, pieces: tuple[Array, Array], below: tuple[Array, Array])
 
 
 def narrowed(
-    above: Sequence[Array], pos: Array, crd: Array, chosen: range | Array, columns: Sequence[Array] | None
+    above: Sequence[Array], pos: Array, crd: Array, chosen: Chosen, columns: Sequence[Array] | None
 ) -> tuple[list[Array], Array, Array, list[Array]]:
     """See `joining_passes`."""
     first, end = int(pos[0]), int(pos[-1])
@@ -104,6 +106,10 @@ def narrowed(
             (crd >= chosen.start) & (crd < chosen.stop) & ((crd - crd.dtype.type(chosen.start)) % chosen.step == 0)
         ).nonzero()[0]
         places = ((crd[number] - crd.dtype.type(chosen.start)) // chosen.step).astype(crd_dtype(len(chosen)))
+    elif isinstance(chosen, tuple):
+        apart = crd - above[-1].repeat(pos[1:] - pos[:-1])
+        number = (apart <= chosen[0] if chosen[1] else apart >= chosen[0]).nonzero()[0]
+        places = crd[number]
     else:
         number = (chosen[crd] >= 0).nonzero()[0]
         places = chosen[crd[number]]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.formats.in_numpy.merging import Chosen
 from sparsejax.formats.passes import MANY, Array, crd_dtype, use
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.cost.machine import FAR
@@ -141,7 +142,7 @@ class CompiledPasses(SegmentPasses):
         return swapped_segments.shifted(pos, pieces, below, rows_in_parts(pieces[1]))
 
     def narrowed(
-        self, above: Sequence[Array], pos: Array, crd: Array, chosen: range | Array, columns: Sequence[Array] | None
+        self, above: Sequence[Array], pos: Array, crd: Array, chosen: Chosen, columns: Sequence[Array] | None
     ) -> tuple[list[Array], Array, Array, list[Array]]:
         return narrowed_segments.narrowed(above, pos, crd, chosen, columns, rows_in_parts)
 

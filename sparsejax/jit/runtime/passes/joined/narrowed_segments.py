@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from sparsejax.formats.in_numpy.merging import Chosen
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.jit.backend.builder import Builder
 from sparsejax.jit.runtime.passes import lengths, segment_loops
@@ -31,7 +32,7 @@ def narrowed(
     above: Sequence[Array],
     pos: Array,
     crd: Array,
-    chosen: range | Array,
+    chosen: Chosen,
     columns: Sequence[Array] | None,
     parts_of: Callable[[Array], list[tuple[int, int]]],
 ) -> tuple[list[Array], Array, Array, list[Array]]:
@@ -42,9 +43,11 @@ def narrowed(
     parts = parts_of(own)
     if isinstance(chosen, range):
         bounds, kind = (chosen.start, len(chosen) * chosen.step, chosen.step), crd_dtype(len(chosen))
-        table, steps = pos, chosen.step > 1
+        table, test = pos, "steps" if chosen.step > 1 else "range"
+    elif isinstance(chosen, tuple):
+        bounds, kind, table, test = (chosen[0], 0, 1), crd.dtype, pos, "up to" if chosen[1] else "from"
     else:
-        bounds, kind, table, steps = (0, 0, 1), chosen.dtype, np.ascontiguousarray(chosen), None
+        bounds, kind, table, test = (0, 0, 1), chosen.dtype, np.ascontiguousarray(chosen), "table"
     made, ends = np.empty(len(own), INT64), np.empty(rows + 1, INT64)
     out, kept = np.empty(entries, kind), [np.empty(rows, a.dtype) for a in lists]
     sources = [] if columns is None else [*map(np.ascontiguousarray, columns)]
@@ -53,7 +56,7 @@ def narrowed(
     counts = np.zeros((len(parts), 2), INT64)
     pairs = [address(a) for pair in (*zip(lists, kept, strict=True), *zip(sources, moved, strict=True)) for a in pair]
     sizes = tuple([a.itemsize for a in lists]), tuple([a.itemsize for a in sources])
-    kernel = _narrowed(crd.itemsize, kind.itemsize, steps, None if columns is not None else numbers.itemsize, *sizes)
+    kernel = _narrowed(crd.itemsize, kind.itemsize, test, None if columns is not None else numbers.itemsize, *sizes)
     behind = *bounds, *map(address, (own, made, pos, ends, crd, out, table, numbers)), *pairs
     begins = [(int(own[first]), int(pos[own[first]]) - base) for first, _ in parts]
     run_parts(
@@ -85,12 +88,12 @@ def _narrowed(
     b: Builder,
     size: int,
     out_size: int,
-    steps: bool | None,
+    test: str,
     number_size: int | None,
     sizes: tuple[int, ...],
     column_sizes: tuple[int, ...],
 ) -> None:
-    """With steps, without (False), or by a table (None); numbers of entries, or columns."""
+    """Entries by a test; their numbers, or columns."""
     first, end = lengths.share(b)
     up, down = b.var("up", b.slot(2, "i64", "above")), b.var("down", b.slot(3, "i64", "below"))
     begin, span, step = (b.slot(k, "i64", name) for k, name in ((5, "start"), (6, "span"), (7, "step")))
@@ -106,14 +109,18 @@ def _narrowed(
             before = b.named("before", b.get(down))
             with b.for_(pos.get(b, r), pos.get(b, b.add(r, 1)), "p") as p:
                 to, c = b.get(down), b.named("c", crd.number(b, p))
-                if steps is None:
+                if test in ("up to", "from"):
+                    apart = b.sub(c, lists[-1][0].number(b, r))
+                    here = b.convert("zext", b.compare("sle" if test == "up to" else "sge", apart, begin), "i64")
+                    out.put(b, to, out.element(b, c))
+                elif test == "table":
                     place = b.named("place", table.get(b, c))
                     here = b.convert("zext", b.compare("sge", place, b.const(table.type, 0)), "i64")
                     out.put(b, to, place)
                 else:
                     distance = b.sub(c, begin)
-                    here = segment_loops.inside(b, c, begin, span, step if steps else None)
-                    out.put(b, to, out.element(b, b.binary("udiv", distance, step) if steps else distance))
+                    here = segment_loops.inside(b, c, begin, span, step if test == "steps" else None)
+                    out.put(b, to, out.element(b, b.binary("udiv", distance, step) if test == "steps" else distance))
                 if number_size is not None:
                     numbers.put(b, to, numbers.element(b, p))
                 for source, target in moves:
