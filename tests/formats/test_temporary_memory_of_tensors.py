@@ -35,6 +35,7 @@ SELECTIONS = {
     "A[..., perm]": lambda A, d: A[..., d["perm", A.ndim - 1]],
     "A[A > t]": lambda A, d: A[A > 0.3],
     "tril": lambda A, d: snp.tril(A),
+    "prune": lambda A, d: sj.prune(A, keep=2),
 }
 TOGETHER = {
     "concatenate, 0": lambda A, d: snp.concatenate([A, A], 0),

@@ -118,6 +118,10 @@ def test_selections(shape, form, density, chosen):
             same(A[key], x[key], key)
         for name, function in operations(rng, shape):
             same(function(snp, A), function(np, x), name)
+        for keep in (0, 1, 2) if x.dtype.kind in "if" else ():
+            size = np.abs(x.astype(np.float64))
+            rank = np.argsort(np.argsort(-size, axis=-1, kind="stable"), axis=-1)
+            same(sj.prune(A, keep=keep), np.where(rank < keep, x, x.dtype.type(0)), ("prune", keep))
         mask = x != x.flat[0]
         same(snp.where(x.flat[0] != A, A, x.dtype.type(0)), np.where(mask, x, x.dtype.type(0)), "where")
     key = keys(rng, shape)[int(rng.integers(9 * len(shape)))]

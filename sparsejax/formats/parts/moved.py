@@ -40,7 +40,7 @@ def rolled(storage: Storage, axis: int, cut: int) -> Storage | None:
     form = storage.format
     if _innermost(form, axis):
         first, _ = form.runs[-1]
-        pos = _segments(storage)
+        pos = lines(storage)
         *lead, crd = [level[-1] for level in storage.buffers[first:]]
         many = passes.over(max(len(crd), len(pos)))
         crd, vals = many.rotated(pos, crd, storage.vals, cut, storage.shape[axis])
@@ -162,7 +162,7 @@ def _innermost(form: Format, axis: int) -> bool:
     return all(isinstance(level, Compressed | Coordinate) and level.unique for level in form.levels[first:])
 
 
-def _segments(storage: Storage) -> Array:
+def lines(storage: Storage) -> Array:
     """Where the segments of the last level begin, and where the last one ends: entries that are alike in all other coordinates."""
     first, _ = storage.format.runs[-1]
     (pos, *_), *others = storage.buffers[first:]

@@ -11,6 +11,7 @@ import numpy as np
 
 from sparsejax.formats import passes
 from sparsejax.formats.passes import Array
+from sparsejax.formats.storage import Storage
 
 Level = tuple[Array | None, list[Array]]
 """`pos` and coordinates of a run of levels that list these; a dense level has no `pos`."""
@@ -62,3 +63,25 @@ def frozen(array: Array) -> Array:
     if array.flags.writeable:
         array.flags.writeable = False
     return array
+
+
+def with_entries(storage: Storage, pos: Array, columns: Sequence[Array]) -> Storage | None:
+    """The array with other segments in its last levels, which list coordinates: `pos` and columns, those of the values last, of some of its entries. None
+    where there are dense levels below ones that list coordinates.
+
+    >>> from sparsejax.formats import Format, convert
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 0.0]]), Format.parse("dcsr", 2), 0.0)
+    >>> with_entries(A, np.array([0, 0, 1]), [np.array([0]), np.array([6.0])]).buffers[0]
+    (array([0, 1]), array([1], dtype=int32))
+    """
+    form = storage.format
+    levels: list[Level] = []
+    for first, stop in form.runs[:-1]:
+        own = storage.buffers[first:stop]
+        levels.append((own[0][0], [level[-1] for level in own]) if own[0] else (None, []))
+    found = pruned(levels, pos)
+    if found is None:
+        return None
+    *crds, vals = columns
+    levels.append((found, crds))
+    return Storage.of_frozen(form, storage.shape, storage.fill_value, buffers_of(levels), frozen(vals))

@@ -23,7 +23,8 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.largest import beyond
 from sparsejax.formats.levels import segments
 from sparsejax.formats.levels.segments import Array
-from sparsejax.formats.parts import plain
+from sparsejax.formats.parts import located, moved, plain
+from sparsejax.formats.parts import pruned as parts_pruned
 from sparsejax.formats.storage import Storage
 
 Flags = NDArray[np.bool_]
@@ -105,10 +106,10 @@ def _where_not_zero(chosen: Flags, vals: Array) -> Flags:
 def _rows(x: Storage, axes: Sequence[int]) -> Array | None:
     """Where the lines along `axes` begin and end, if these are the segments of the last level and in order; else None."""
     form = x.format
-    if _lists(form) != 1 or not form.levels[-1].ordered or tuple(axes) != form.order[-1:] or not len(x.vals):
+    if tuple(axes) != form.order[-1:] or not len(x.vals):
         return None
-    pos: Array = x.buffers[-1][0]
-    return pos
+    alone = _lists(form) == 1 and form.levels[-1].ordered
+    return moved.lines(x) if alone or _lists_last(form) else None
 
 
 def _lines(x: Storage, axes: Sequence[int]) -> tuple[Array, int] | None:
@@ -138,6 +139,10 @@ def thinned(x: Storage, flags: Storage) -> Storage:
     last = _lists(form)
     if last and x.packed and same_positions(x, flags):
         return _at_positions(x, flags.vals, last)
+    if x.packed and _lists_last(form) and same_positions(x, flags):
+        made = _below_others(x, flags.vals)
+        if made is not None:
+            return made
     columns, position = entries.expand(form, x.shape, x.buffers)
     chosen = _flags_at(flags, x, lambda: columns, position)
     if chosen.all():
@@ -200,7 +205,7 @@ def apart(x: Storage, tol: Any = 0) -> Storage:
 
 def pruned(x: Storage, tol: Any, mask: Storage | None, keep: int | None, axes: Sequence[int]) -> Storage:
     """`thinned` by what is `kept`, by rows where the format of `x` lists its coordinates in another way."""
-    listed = _lists(x.format) and x.packed
+    listed = (_lists(x.format) or _lists_last(x.format)) and x.packed
     made = None
     if not listed and not np.ndim(tol) and (mask is None or mask.format.is_dense):
         made = plain.by_plain(lambda rows: pruned(rows, tol, mask, keep, axes), x.format, x)
@@ -268,6 +273,22 @@ def _lists(form: Format) -> int:
     above, below = form.levels[:first], form.levels[first:]
     listed = bool(below) and all(level.listed and level.unique for level in below)
     return len(below) if listed and all(level.full for level in above) else 0
+
+
+@functools.lru_cache(maxsize=1024)
+def _lists_last(form: Format) -> bool:
+    """Whether all levels are dense, compressed or coordinate ones, and the last one lists coordinates, below others that do or in one run with them."""
+    return located.searched(form) and form.ndim > 1 and not form.levels[-1].full
+
+
+def _below_others(x: Storage, chosen: Flags) -> Storage | None:
+    """The entries of `x` at the positions that are chosen, without coordinates above that have none left; None where dense levels are between others."""
+    if chosen.all():
+        return x
+    first, stop = x.format.runs[-1]
+    pos, columns = x.buffers[first][0], _columns(x, stop - first)
+    found = passes.over(max(len(chosen), len(pos))).chosen(pos, chosen, columns)
+    return parts_pruned.with_entries(x, *found)
 
 
 def _at_positions(x: Storage, chosen: Flags, last: int) -> Storage:
