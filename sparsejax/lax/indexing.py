@@ -253,6 +253,12 @@ def _pad_describe(shape: tuple[int, ...], places: tuple[Place, ...]) -> str:
     return " + ".join(",".join(map(spelled, place)) for place in places)
 
 
+def _pad_extents(change: Callable[[Any], Any], shape: tuple[int, ...], places: tuple[Place, ...]) -> dict[str, Any]:
+    """As `Primitive.extents`; ends of ranges stay."""
+    moved = tuple([tuple([change(p) if type(p) is int else p for p in place]) for place in places])
+    return {"shape": tuple(map(change, shape)), "places": moved}
+
+
 pad_p = Primitive(
     "pad",
     typing=_pad_typing,
@@ -262,6 +268,7 @@ pad_p = Primitive(
     jvp=_pad_jvp,
     transpose=_pad_transpose,
     describe=_pad_describe,
+    extents=_pad_extents,
 )
 
 

@@ -26,7 +26,7 @@ from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from sparsejax.core.numbered import Numbered
 from sparsejax.core.primitive import execute, forget, new_family, weak_scalar
-from sparsejax.core.symbolic import SymbolicDim
+from sparsejax.core.symbolic import SymbolicDim, span
 from sparsejax.core.trace import current
 from sparsejax.formats import Format
 from sparsejax.transforms import staging
@@ -62,14 +62,14 @@ def spelled(jaxpr: Jaxpr, place: Numbered) -> Hashable | None:
             return None
 
     def read(atom: Atom) -> Hashable:
-        return (atom.aval, _exact(atom.value)) if isinstance(atom, Literal) else numbers[atom]
+        return (atom.aval, _exact(atom.value, place)) if isinstance(atom, Literal) else numbers[atom]
 
     for eqn in jaxpr.eqns:
         primitive = eqn.primitive
         if primitive.bodies is not None or primitive.inline is not None:
             return None
         params = eqn.params if primitive.extents is None else (*primitive.extents(place, **eqn.param_dict).items(),)
-        made += primitive, tuple(map(read, eqn.inputs)), _exact(params)
+        made += primitive, tuple(map(read, eqn.inputs)), _exact(params, place)
         for out in eqn.outputs:
             numbers[out] = len(numbers)
             made.append(out.aval.kind)
@@ -112,13 +112,25 @@ def _lifted(eqn: Eqn, made: dict[Literal, Var]) -> Eqn:
     return Eqn(primitive, tuple(inputs), eqn.params, eqn.outputs, eqn.source)
 
 
-def _exact(value: Any) -> Hashable:
-    """A value with its type, so that 0.0, -0.0, 0 and False differ, and NaN does not."""
+def _exact(value: Any, place: Numbered) -> Hashable:
+    """A value with its type, so that 0.0, -0.0, 0 and False differ, and NaN does not; ranges by the places of their ends."""
     if type(value) is tuple:
-        return tuple(map(_exact, value))
+        return tuple([_exact(v, place) for v in value])
+    if type(value) is range:
+        return range, *[("n", n) if n < 2 else place(n) for n in (value.start, value.stop)], value.step
     if isinstance(value, bool | int | float | complex | np.generic):
         return type(value), repr(value)
     return value  # type: ignore[no-any-return]
+
+
+def _with_ends(value: Any, change: Callable[[int], Any]) -> Any:
+    """A parameter with the ends of ranges changed."""
+    if type(value) is tuple:
+        return tuple([_with_ends(v, change) for v in value])
+    if type(value) is range:
+        start, stop = (n if n < 2 else change(n) for n in (value.start, value.stop))
+        return span(start, stop, value.step)
+    return value
 
 
 def derived(
@@ -182,7 +194,7 @@ def _resized(
     def run(*xs: Any) -> list[Any]:
         env: dict[Atom, Any] = dict(zip((*jaxpr.consts, *jaxpr.inputs), xs, strict=True))
         for eqn in jaxpr.eqns:
-            params = eqn.param_dict
+            params = {name: _with_ends(value, lambda n: change(place(n))) for name, value in eqn.params}
             if eqn.primitive.extents is not None:
                 params = eqn.primitive.extents(change, **eqn.primitive.extents(place, **params))
             made = eqn.primitive.bind(*(staging.read(env, a) for a in eqn.inputs), **params)

@@ -23,12 +23,17 @@ LOSSES = {
     "transposed": lambda A, x: (A.T @ (A @ x) * x).sum(),
     "mean": lambda A, x: snp.mean(snp.sin(x[None, :] * A)) * 2.5,
     "branches": lambda A, x: (A @ x).sum() if A.shape[0] % 2 else (A @ x * x.shape[0]).sum(),
+    "differences": lambda A, x: ((x[1:] - x[:-1]) ** 2).sum() + (A @ x)[:1].sum() + x[-1],
+    "reversed": lambda A, x: (x[::-1] * x).sum() + (A[::-1, ::-1] @ x[::-1]).sum() + x[::2].sum(),
+    "length": lambda A, x: ((A @ x) ** 2).sum() / len(x) + (A @ x).sum() / A.shape[0],
+    "joined": lambda A, x: (snp.concatenate([A @ x, x]) ** 2).sum(),
+    "counted": lambda A, x: (snp.arange(x.shape[0]) * x).sum() + (A @ snp.ones(A.shape[1])).sum(),
     "parts": lambda A, x: (A[:, 1:] @ x[1:]).sum() + (x[:1] * 3.0).sum(),
     "broadcast to": lambda A, x: (snp.broadcast_to(x, A.shape) * A).sum(),
 }
 """Functions of a sparse matrix (n, m) and a vector (m,)."""
-PLANNED = ("mean", "branches", "parts")
-"""Those that make a program of their own of some shapes or of all of them."""
+PLANNED = ("branches",)
+"""Those that make a program of their own of some shapes."""
 
 TRANSFORMS = {
     "grad": lambda f, A, x: sj.grad(f)(A, x),
