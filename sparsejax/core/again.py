@@ -5,7 +5,7 @@
     norm(A)      several operations: compiled as one program, as under `jit`, when types come back, or structures did in several shapes
 
 Python's floats beside arrays are operands (`A * 0.5`, unless the type of the result depends on their values); integers and all other
-arguments are part of what is remembered. While functions are traced, and where plans are forced, the function itself runs.
+arguments are part of what is remembered, floats by their bits. While functions are traced, and where plans are forced, the function itself runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AGAIN = 8
 """Calls of one shape after which it is kept how what serves any extents is called for it: that takes as long as ten calls gain."""
 REMEMBERED = 512
 """Calls that are remembered of every function, with their plans."""
-_FLOATING = frozenset([float, complex])
+_ARRAYS, _FLOATING = frozenset([Array, np.ndarray]), frozenset([float, complex])
 _FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
 """Types of arguments that are remembered by value: equal ones of one of these types are alike."""
 _OBJECTS = frozenset([type(None), bool, str, type, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
@@ -185,7 +185,7 @@ def again(
                     return found
             key: list[Any] = []
             storages: list[Storage] = []
-            extents = ()
+            extents, fixed = (), False
             for a in args:
                 kind = type(a)
                 if kind is Array:
@@ -206,16 +206,18 @@ def again(
                 elif kind in _FLOATING and len(args) == operands:
                     key.append(kind)
                     storages.append(primitive.weak_scalar(a)._storage)
-                elif whole and kind in _FLOATING and len(storages) == operands:
+                elif kind in _FLOATING and len(storages) == operands:
                     key += kind, repr(a)
+                    fixed = True
                 else:
                     return function(*args, **kwargs)
             if kwargs:
                 for name, value in kwargs.items():
                     if type(value) in _FIXED:
                         key += name, type(value), value
-                    elif whole and type(value) in _FLOATING:
+                    elif type(value) in _FLOATING:
                         key += name, type(value), repr(value)
+                        fixed = True
                     else:
                         return function(*args, **kwargs)
             noted: Any = tuple(key), extents
@@ -227,7 +229,7 @@ def again(
             if mark is not None and (len(storages) != len(given) or not all(map(_comes_back, args[operands:]))):
                 mark = None
             if run is None:
-                return _first(calls, args, kwargs, noted, None if valued else storages, mark is not None)
+                return _first(calls, args, kwargs, noted, None if valued else storages, mark is not None, fixed)
             if mark is not None:
                 if len(recent) > REMEMBERED:
                     recent.clear()
@@ -258,16 +260,19 @@ def _first(
     key: Any,
     storages: list[Storage] | None,
     short: bool,
+    fixed: bool,
 ) -> Any:
     """A call of types that are not known yet; what is learnt of it is kept. `storages` are those of its operands, None where values of numbers are
-    part of the key. Whether there is a `short` road to it."""
+    part of the key. Whether there is a `short` road to it, and whether numbers are `fixed` that are no operands: nothing is learnt then of one operation."""
     function, known, valued = calls.function, calls.runs, storages is None
     if calls.whole or (calls.several and key in calls.several):
-        return _compiled(calls, args, kwargs, key)
+        return _compiled(calls, args, kwargs, key, None, valued)
     if storages is not None and calls.shapes.get(key[0], 0) >= SHAPES and calls.traces.get(key[0], 0) < TRACES:
-        return _compiled(calls, args, kwargs, key, key[0])
+        return _compiled(calls, args, kwargs, key, key[0], False)
     kinds, noted = None, None
-    if storages is not None:
+    if fixed:
+        kinds = key[0]
+    elif storages is not None:
         kinds, extents = key
         served = calls.families.get(kinds)
         if served is _by_value:
@@ -296,10 +301,15 @@ def _first(
     finally:
         _learning.pop()
     if len(notes) > 1:
-        if all(type(a) is Array or type(a) is np.ndarray for a in args[: calls.operands]):
+        types = {type(a) for a in args[: calls.operands]}
+        if not valued and not types.isdisjoint(_FLOATING):
+            _keep(known, key, _by_value)
+        elif types <= _ARRAYS or (valued and types <= _ARRAYS | _FLOATING):
             _keep(calls.several, key, True)
             if kinds is not None:
                 _keep(calls.shapes, kinds, calls.shapes.get(kinds, 0) + 1)
+    elif fixed:
+        return result
     elif notes and type(notes[0].family) is Mapped:
         mapped = notes[0].family
         in_place = len(args) == mapped.count and type(args[mapped.place]) is Array
@@ -551,15 +561,15 @@ def _fixed(a: Any) -> tuple[type, Any]:
     return type(a), repr(a) if type(a) in _FLOATING else a
 
 
-def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, kinds: Any = None) -> Any:
-    """A call of the function as one program; if it is traced, that is counted for these `kinds` of arguments."""
+def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, kinds: Any, valued: bool) -> Any:
+    """A call of the function as one program; if it is traced, that is counted for these `kinds` of arguments. Numbers among its operands are part of it where
+    calls are told apart by their values (`valued`)."""
     function = calls.function
     arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
     count = len(arrays)
     rest = args[count:]
-    if any(type(a) in _FLOATING for a in args[: calls.operands]) or not all(
-        a is b for a, b in zip(args, arrays, strict=False)
-    ):
+    numbers = not valued and any(type(a) in _FLOATING for a in args[: calls.operands])
+    if numbers or not all(a is b for a, b in zip(args, arrays, strict=False)):
         return function(*args, **kwargs)
     fixed = count, *map(_fixed, rest), *[(n, _fixed(a)) for n, a in kwargs.items()]
     program: Any = calls.programs.get(fixed)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import sliced, span
@@ -82,6 +83,7 @@ BINARY = _elementwise(
 )  # fmt: skip
 
 
+@again(2)
 def rem(x: Any, y: Any) -> Array:
     """The remainder with the sign of `x` (C's `fmod`), where `numpy.remainder` has that of `y`; exact.
 
@@ -108,6 +110,7 @@ def rem(x: Any, y: Any) -> Array:
     )
 
 
+@again(1)
 def rsqrt(x: Any) -> Array:
     """1 / sqrt(x).
 
@@ -117,11 +120,13 @@ def rsqrt(x: Any) -> Array:
     return elementwise("divide", 1, elementwise("sqrt", x))
 
 
+@again(1)
 def reciprocal(x: Any) -> Array:
     """1 / x."""
     return elementwise("divide", 1, x)
 
 
+@again(1)
 def integer_pow(x: Any, y: int) -> Array:
     """`x` to a power that is a Python integer."""
     return elementwise("power", x, integer(y, "y"))
@@ -167,7 +172,12 @@ def clamp(min: Any, x: Any, max: Any) -> Array:
     >>> clamp(0, np.array([-1, 5]), 3)
     Array([0, 3], dtype=int64)
     """
-    return elementwise("minimum", elementwise("maximum", x, min), max)
+    return _limited(x, min, max)
+
+
+@again(1)
+def _limited(x: Any, least: Any, most: Any) -> Array:
+    return elementwise("minimum", elementwise("maximum", x, least), most)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Array:
@@ -359,8 +369,12 @@ def batch_matmul(lhs: Any, rhs: Any) -> Array:
 
 
 def _reduction(kind: str) -> Any:
+    @again(1)
+    def over(operand: Any, *axes: int) -> Any:
+        return reduce(kind, operand, axes)
+
     def function(operand: Any, axes: Sequence[int]) -> Any:
-        return reduce(kind, operand, tuple(axes))
+        return over(operand, *axes)
 
     function.__name__ = function.__qualname__ = f"reduce_{kind}"
     function.__doc__ = f"`reduce` by {kind} over some axes."

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from sparsejax import random
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.contract import einsum, matmul
@@ -14,6 +15,7 @@ from sparsejax.nn.activations import floating
 from sparsejax.nn.stored import at, softmax
 
 
+@again(3)
 def linear(x: Any, weight: Any, bias: Any = None) -> Array:
     """`x @ weight + bias`; `x` and `weight` may be sparse.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.lax.elementwise import elementwise
@@ -27,11 +28,13 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any) -> Array
     return logsumexp(logits, -1) - chosen
 
 
+@again(2)
 def softmax_cross_entropy(logits: Any, labels: Any) -> Array:
     """-sum(labels * log softmax(logits)) along the last axis, where `labels` are probabilities."""
     return -reduce("sum", labels * log_softmax(logits), -1)
 
 
+@again(2)
 def mean_squared_error(predictions: Any, targets: Any) -> Array:
     """The mean of squared differences over all entries, stored or not."""
     return mean(elementwise("square", elementwise("subtract", predictions, targets)))

@@ -105,6 +105,7 @@ def sinc(x: Any, /) -> Array:
     return where(at_zero, 1.0, elementwise("divide", elementwise("sin", safe), safe))
 
 
+@again(2)
 def heaviside(x1: Any, x2: Any, /) -> Array:
     """`numpy.heaviside`: 0 below 0, 1 above it, `x2` there; NaN stays."""
     _, dtype = loop_dtypes("copysign", (aval_of(x1), aval_of(x2)))
@@ -113,6 +114,7 @@ def heaviside(x1: Any, x2: Any, /) -> Array:
     return convert_element_type(made, dtype)
 
 
+@again(1)
 def angle(x: Any, deg: bool = False) -> Array:
     """`numpy.angle`: the argument of complex numbers, in radians or degrees."""
     x = convert_element_type(x, float) if aval_of(x).dtype.kind == "b" else x
@@ -135,12 +137,14 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     return binary["floor_divide"](x1, x2), binary["remainder"](x1, x2)
 
 
+@again(2)
 def float_power(x1: Any, x2: Any, /) -> Array:
     """`numpy.float_power`: powers in float64 or complex128."""
     kind = np.complex128 if any(aval_of(x).dtype.kind == "c" for x in (x1, x2)) else np.float64
     return elementwise("power", convert_element_type(x1, kind), x2)
 
 
+@again(2)
 def logaddexp2(x: Any, y: Any, /) -> Array:
     """`numpy.logaddexp2`: log2(2**x + 2**y) without overflow."""
     scale = math.log(2)

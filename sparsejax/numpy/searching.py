@@ -201,7 +201,10 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         return nonzero(condition)
     if x is None or y is None:
         raise ValueError("where takes a condition and both x and y, or a condition alone")
-    return _where(condition, x, y)
+    return _chosen(condition, x, y)
+
+
+_chosen = again(3)(_where)
 
 
 def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Array:
