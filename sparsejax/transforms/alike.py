@@ -16,11 +16,13 @@ identity, and every trace makes new ones.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
+from sparsejax import forks
 from sparsejax.core import numbered
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
@@ -39,6 +41,8 @@ _met: dict[Hashable, bool] = {}
 """Programs for some extents that ran once: should they come back, they get a plan of their own."""
 KNOWN = (0, 1, -1)
 """Numbers that stay in a program, which is simpler with them."""
+_lock = threading.Lock()
+forks.anew(__name__, _lock=threading.Lock)
 Made = TypeVar("Made")
 Program = Callable[..., list[Any]]
 Types = Callable[[Sequence[Aval]], Sequence[Aval]]
@@ -155,13 +159,15 @@ def derived(
     key = kinds, extents
     known = _programs.get(key)
     if known is None:
-        family = _families.get(kinds)
-        if family is None:
-            family = _families.setdefault(kinds, new_family())
-            forget(_families, REMEMBERED)
-        if key not in _met:
+        with _lock:
+            family = _families.get(kinds)
+            if family is None:
+                family = _families[kinds] = new_family()
+                forget(_families, REMEMBERED)
+            again = key in _met
             _met[key] = True
             forget(_met, REMEMBERED)
+        if not again:
             found = family.once(extents, [x._storage for x in operands])
             if found is not None:
                 return list(found[0])
@@ -225,6 +231,8 @@ def _kept(key: Hashable, make: Callable[[], Made]) -> Made:
     """What was made under a key; made if it was not, or is forgotten."""
     made: Made | None = _programs.get(key)
     if made is None:
-        made = _programs[key] = make()
-        forget(_programs, REMEMBERED)
+        made = make()
+        with _lock:
+            made = _programs.setdefault(key, made)
+            forget(_programs, REMEMBERED)
     return made

@@ -1,6 +1,8 @@
 """Derivatives outside `jit` are found again by what a trace says: the same values as where nothing is remembered, whatever changes between
 calls, and no plan for what came before."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -127,3 +129,17 @@ def test_inside_traced_functions_derivatives_are_recorded():
     assert told([sj.jit(sj.grad(f))(A)]) == told([sj.grad(f)(A)])
     twice = sj.grad(lambda A: (sj.grad(f)(A) * A).sum())
     np.testing.assert_allclose(twice(A).todense(), 4 * A.todense())
+
+
+def test_threads_differentiate_in_new_shapes():
+    rng = np.random.default_rng(3)
+    loss = lambda x, t: (snp.sin(x) * t).sum()  # noqa: E731
+
+    def run(seed):
+        own = np.random.default_rng(seed)
+        for n in own.integers(1, 40, 25):
+            x, t = rng.random(n), float(own.random())
+            np.testing.assert_allclose(sj.grad(lambda x, t=t: loss(x, t))(x).todense(), np.cos(x) * t, rtol=1e-12)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, range(3)))
