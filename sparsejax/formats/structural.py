@@ -153,8 +153,9 @@ def diagonal(storage: Storage, offset: int, axis1: int, axis2: int, format: Form
             return located.remembered(storage, (offset, axis1, axis2), begin, count)
         return located.line(storage, begin[0], count, begin[1], 1)
     if count and storage.ndim == 2:
-        begin = (first, second) if storage.format.order == (axis1, axis2) else (second, first)
+        begin = (first, second) if storage.format.order[0] == axis1 else (second, first)
         listed = of_lists.diagonal(storage, begin, count)
+        listed = located.crossed(storage, begin, count, 1) if listed is None else listed
         if listed is not None:
             return convert.convert(listed, format)
     rest = [a for a in range(storage.ndim) if a not in (axis1, axis2)]

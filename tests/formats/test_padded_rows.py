@@ -149,3 +149,28 @@ def test_moves(form, seed, choose):
         if name != "diagonal, other":
             assert made.format == form, name
         np.testing.assert_array_equal(made.todense(), np.asarray(theirs(a, b)), strict=True, err_msg=name)
+
+
+@pytest.mark.parametrize("choose", ["auto", *PASSES])
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("form", FORMATS, ids=str)
+def test_lookups(form, seed, choose):
+    rng = random.Random(seed)
+    storage = drawn(rng, form)
+    A, a = sj.Array(storage), convert.to_dense(storage)
+    n, m = a.shape
+    count = rng.choice((1, 3, 20, 200))
+    R, C = np.random.default_rng(seed).integers(0, (n, m), (count, 2)).T
+    i, j, k, low = rng.randrange(n), rng.randrange(m), rng.randint(-n, m), rng.randint(0, n)
+    with config.using(choose=choose):
+        for ours, theirs in (
+            (A[R, C], a[R, C]),
+            (A[i, j], a[i, j]),
+            (A[i], a[i]),
+            (A[:, j], a[:, j]),
+            (A[low:, j], a[low:, j]),
+            (A[i, j // 2 :], a[i, j // 2 :]),
+            (A.diagonal(k), a.diagonal(k)),
+        ):
+            validate(ours.storage)
+            np.testing.assert_array_equal(ours.todense(), theirs, strict=True)

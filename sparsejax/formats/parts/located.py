@@ -18,6 +18,7 @@ from sparsejax.formats.format import Format
 from sparsejax.formats.levels.compressed import Compressed
 from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.parts import lines, unlisted
+from sparsejax.formats.parts.by_rows import sought
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -79,7 +80,8 @@ def located(storage: Storage, columns: Sequence[Array]) -> tuple[Array, Array] |
     """
     form = storage.format
     if not searched(form) or any(stop - first > 1 for first, stop in form.runs):
-        return _by_numbers(storage, columns)
+        found = sought.located(storage, columns, located)
+        return _by_numbers(storage, columns) if found is None else found
     if form.alone == len(form.levels) - 1 and len(storage.buffers[-1][0]) > 1:
         parent = columns[form.order[0]]
         for d in form.order[1:-1]:
@@ -184,6 +186,14 @@ def line(storage: Storage, first: int, count: int, start: int, step: int) -> Sto
     """
     number, vals = _line(storage, first, count, start, step)
     return vector(number.astype(crd_dtype(count), copy=False), vals, count, storage.fill_value)
+
+
+def crossed(storage: Storage, begin: tuple[int, int], count: int, step: int) -> Storage | None:
+    """`line` from `begin` on, of a matrix whose rows are cut as they are stored; None of others."""
+    found = sought.line(storage, begin, count, step, line)
+    if found is None:
+        return None
+    return vector(found[0].astype(crd_dtype(count), copy=False), found[1], count, storage.fill_value)
 
 
 def _line(storage: Storage, first: int, count: int, start: int, step: int) -> tuple[Array, Array]:

@@ -49,7 +49,8 @@ def in_pieces(
     storages: Sequence[Storage], read: Sequence[Span], work: Work, format: Format, count: int
 ) -> Storage | None:
     """What `work` makes of the number of a piece and the rows of all matrices, of one format, that are `read` for it, in `format` again, which
-    has `count` rows, or rows of blocks. None where their rows cannot be cut, or `work` gives None.
+    has `count` rows, or rows of blocks. None where their rows cannot be cut, or `work`
+    gives None.
 
     >>> import numpy as np
     >>> A = convert.from_dense(np.eye(4), Format.parse("ell", 2), 0.0)
@@ -61,11 +62,11 @@ def in_pieces(
     if forms is None or padded.rows_of(format) is None or not read:
         return None
 
-    def part(number: int, first: int, stop: int) -> Storage | None:
+    def part(number: int, span: Span) -> Storage | None:
         known: dict[int, Storage] = {}
         for storage in storages:
             if id(storage) not in known:
-                rows = padded.cut(storage, first, stop)
+                rows = padded.cut(storage, *span)
                 if rows is None:
                     return None
                 known[id(storage)] = convert.convert(rows, forms[0])
@@ -73,4 +74,4 @@ def in_pieces(
         del known
         return None if made is None else convert.convert(made, format)
 
-    return collected.collected((part(number, *span) for number, span in enumerate(read)), count)
+    return collected.collected((part(number, span) for number, span in enumerate(read)), count)
