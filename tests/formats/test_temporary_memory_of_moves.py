@@ -59,12 +59,23 @@ def test_matrices_of_two_formats_are_joined_in_no_more_than_the_result(one, othe
     check(lambda: snp.concatenate([A, B], axis))
 
 
+PLACES = {rows: np.arange(0, rows, 3) for rows in (60_000, 500_000)}
 PADDED = {
     **{
         name: run
         for name, run in MOVES.items()
-        if " matrix" not in name and name not in ("block", "roll along both", "repeat many times")
+        if " matrix" not in name and name not in ("roll along both", "repeat many times")
     },
+    "roll flat": lambda A, B: snp.roll(A, 5),
+    "pad": lambda A, B: snp.pad(A, ((3, 5), (7, 1))),
+    "block_diag": lambda A, B: sj.block_diag([A, B], format=A.format),
+    "A[3:]": lambda A, B: A[3:],
+    "A[:, lo:hi]": lambda A, B: A[:, 1001:-1002],
+    "A[perm]": lambda A, B: A[np.random.default_rng(0).permutation(len(A))],
+    "A[R, C]": lambda A, B: A[PLACES[len(A)], PLACES[len(A)]],
+    "diagonal": lambda A, B: A.diagonal(1),
+    "A[:, j]": lambda A, B: A[:, 7],
+    "A[i]": lambda A, B: A[len(A) // 2],
     "A[lo:hi]": lambda A, B: A[1000:-1000],
     "A[lo:hi, lo:hi]": lambda A, B: A[1000:-1000, 1000:-1000],
     "A[::2]": lambda A, B: A[::2],
@@ -74,22 +85,16 @@ PADDED = {
     "hstack": lambda A, B: snp.hstack([A, B]),
 }
 WIDE = {
-    "dia": ("repeat along rows", "repeat along columns", "A[::2]", "A[::-1]", "A[:, ::2]"),
-    "banded": ("roll along columns", "hstack"),
+    "dia": ("repeat along rows", "repeat along columns", "A[::2]", "A[::-1]", "A[:, ::2]", "A[perm]"),
+    "banded": ("roll along columns", "roll flat", "hstack", "block"),
 }
 """What would have more diagonals, or wider bands, than there is memory for."""
+MANY = ("ell", "bsr:2x2", "rle", "lil", "dia", "banded", "groupcoo:4")
 
 
 @pytest.mark.rotating(12)
-@pytest.mark.parametrize(
-    ("form", "name"),
-    [(f, n) for f in ("ell", "bsr:2x2", "rle", "lil", "dia", "banded") for n in PADDED if n not in WIDE.get(f, ())],
-)
-def test_rows_of_other_formats_are_moved_in_no_more_than_the_result(form, name):
-    if form == "bsr:2x2" and name == "roll along rows":
-        pytest.skip("rows within blocks are no part of the buffers")
-    if form in ("lil", "banded") and name == "repeat along columns":
-        pytest.skip("pieces come from the C library, which keeps what they leave: 1.1 times the result")
-    rows = 500_000
+@pytest.mark.parametrize("rows", PLACES)
+@pytest.mark.parametrize(("form", "name"), [(f, n) for f in MANY for n in PADDED if n not in WIDE.get(f, ())])
+def test_rows_of_other_formats_are_moved_in_no_more_than_the_result(form, name, rows):
     A = sj.diags([1.0, 2.0, 3.0, 4.0, 5.0], [-2, -1, 0, 1, 2], shape=(rows, rows)).asformat(form)
     check(lambda: PADDED[name](A, A))

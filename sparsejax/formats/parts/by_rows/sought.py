@@ -22,7 +22,7 @@ from sparsejax.formats.levels.hashed import Hash
 from sparsejax.formats.levels.loose import LooseCompressed
 from sparsejax.formats.levels.runlength import RunLength
 from sparsejax.formats.parts.by_rows import padded, picked
-from sparsejax.formats.passes import Array
+from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
 PLACES = 1 << 14
@@ -45,7 +45,7 @@ def located(storage: Storage, columns: Sequence[Array], lookup: Lookup) -> Found
     >>> from sparsejax.formats.parts import located as by_levels
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 7.0]]), Format.parse("ell", 2), 0.0)
     >>> located(A, [np.array([1, 0]), np.array([0, 0])], by_levels.located)
-    (array([0]), array([6.]))
+    (array([0], dtype=int32), array([6.]))
     """
     known, forms, places = padded.rows_of(storage.format), convert.plain_formats(storage.format), len(columns[0])
     if known is None or forms is None or not places or not storage.shape[known.axis]:
@@ -59,9 +59,18 @@ def located(storage: Storage, columns: Sequence[Array], lookup: Lookup) -> Found
         found = _few(storage, known, own, forms[0], lookup)
         if found is None:
             return None
-        numbers.append(found[0].astype(np.int64, copy=False) + begin)
+        numbers.append(np.add(found[0], begin, dtype=crd_dtype(places), casting="unsafe"))
         vals.append(found[1])
-    return (numbers[0], vals[0]) if len(numbers) == 1 else (np.concatenate(numbers), np.concatenate(vals))
+    return _together(numbers, vals)
+
+
+def _together(numbers: list[Array], vals: list[Array]) -> Found:
+    """Vectors one behind the other, as which they are let go."""
+    if len(numbers) == 1:
+        return numbers[0], vals[0]
+    number = np.concatenate(numbers)
+    numbers.clear()
+    return number, np.concatenate(vals)
 
 
 def _few(storage: Storage, known: padded.Rows, columns: Sequence[Array], form: Any, lookup: Lookup) -> Found | None:
@@ -123,7 +132,7 @@ def line(storage: Storage, begin: tuple[int, int], count: int, step: int, line_o
     >>> from sparsejax.formats.parts import located as by_levels
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 7.0]]), Format.parse("ell", 2), 0.0)
     >>> line(A, (0, 1), 2, 0, by_levels.line)
-    (array([0, 1]), array([5., 7.]))
+    (array([0, 1], dtype=int32), array([5., 7.]))
     """
     known, forms = padded.rows_of(storage.format), convert.plain_formats(storage.format)
     if known is None or forms is None or not count:
@@ -136,7 +145,7 @@ def line(storage: Storage, begin: tuple[int, int], count: int, step: int, line_o
             if place == len(off) or off[place] != column - first:
                 return np.zeros(0, np.int64), storage.vals[:0]
             given = storage.vals.reshape(-1, len(off))[first : first + count, place]
-            return np.arange(count), given.copy()
+            return np.arange(count, dtype=crd_dtype(count)), given.copy()
         slots = ((off <= column - first) & (off > column - first - count)).nonzero()[0][::-1]
         rows_met = column - off[slots]
         return rows_met - first, storage.vals[rows_met * len(off) + slots]
@@ -148,13 +157,13 @@ def line(storage: Storage, begin: tuple[int, int], count: int, step: int, line_o
             position = _positions(storage, known, row, wanted)
             assert position is not None
             number = (position >= 0).nonzero()[0]
-            numbers.append(number + k)
+            numbers.append(np.add(number, k, dtype=crd_dtype(count), casting="unsafe"))
             vals.append(storage.vals[position[number]])
     else:
         each = max(1, ENTRIES * storage.shape[known.axis] // max(1, len(storage.vals)))
         for k in range(0, count, each):
             rows = padded.listed(storage, first + k, first + min(count, k + each), forms[0])
             made = line_of_rows(rows, 0, min(count, k + each) - k, column + step * k, step)
-            numbers.append(made.buffers[0][1].astype(np.int64) + k)
+            numbers.append(np.add(made.buffers[0][1], k, dtype=crd_dtype(count), casting="unsafe"))
             vals.append(made.vals.copy())
-    return np.concatenate(numbers), np.concatenate(vals)
+    return _together(numbers, vals)
