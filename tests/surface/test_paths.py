@@ -5,7 +5,8 @@ import pytest
 
 import sparsejax as sj
 from sparsejax.lax import path, typing_rules
-from sparsejax.lax.contract import _typing_for, contract, parse_subscripts
+from sparsejax.lax import subscripts as told
+from sparsejax.lax.contract import _typing_for, contract
 
 pytestmark = pytest.mark.rotating(24)
 
@@ -90,7 +91,7 @@ def test_random_contractions(seed, monkeypatch):
     finally:
         path.plan.cache_clear()
     np.testing.assert_allclose(got.todense(), np.einsum(subscripts, *dense), err_msg=subscripts)
-    whole = contract(arrays, *parse_subscripts(subscripts, [a.ndim for a in arrays]))
+    whole = contract(arrays, *told.parsed(subscripts, [a.ndim for a in arrays]))
     assert (got.format, got.dtype, got.shape, got.fill_value) == (
         whole.format, whole.dtype, whole.shape, whole.fill_value
     )  # fmt: skip
