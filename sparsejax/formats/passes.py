@@ -218,15 +218,15 @@ class Passes(JoiningPasses):
         start, end = searches.equal(listed, wanted)
         return start, before(end - start)
 
-    def copied(self, start: Array, pos: Array, columns: Sequence[Array]) -> list[Array]:
-        """Columns of the segments that begin at `start` and stand at `pos` afterwards, side by side.
+    def copied(self, start: Array, pos: Array, columns: Sequence[Array], places: bool = False) -> list[Array]:
+        """Columns of the segments that begin at `start` and stand at `pos` afterwards, side by side; with `places`, where each entry was, too.
 
         >>> Passes().copied(np.array([2, 0]), np.array([0, 1, 3]), [np.array([5, 6, 7])])
         [array([7, 5, 6])]
         """
         index = np.arange(pos[-1])
         index += np.repeat(start - pos[:-1], pos[1:] - pos[:-1])
-        return [column[index] for column in columns]
+        return [*(column[index] for column in columns), *([index] if places else [])]
 
     def within(
         self, pos: Array, crd: Array, chosen: range, columns: Sequence[Array]

@@ -98,7 +98,9 @@ def picked(b: Builder, lengths: Lengths, pos: Vector, index: Vector, start: Vect
     lengths.put(b, length)
 
 
-def copied(b: Builder, first: Val, end: Val, start: Vector, pos: Vector, moves: Pairs, ahead: bool) -> None:
+def copied(
+    b: Builder, first: Val, end: Val, start: Vector, pos: Vector, moves: Pairs, ahead: bool, place: Vector | None = None
+) -> None:
     last = b.sub(end, 1)
     with b.for_(first, end, "r") as r:
         if ahead:
@@ -110,6 +112,8 @@ def copied(b: Builder, first: Val, end: Val, start: Vector, pos: Vector, moves: 
         with b.for_(lo, hi, "p") as p:
             for source, target in moves:
                 target.put(b, p, source.get(b, b.add(p, offset)))
+            if place is not None:
+                place.put(b, p, b.add(p, offset))
 
 
 def counted(b: Builder, lengths: Lengths, pos: Vector, of: Callable[[Val], Val]) -> None:

@@ -116,11 +116,14 @@ class SegmentPasses(Passes):
         shares = _shares(0, len(wanted), SEARCHED * len(wanted))
         return listed_segments.begun(self, np.ascontiguousarray(listed), extent, np.ascontiguousarray(wanted), shares)
 
-    def copied(self, start: Array, pos: Array, columns: Sequence[Array]) -> list[Array]:
+    def copied(self, start: Array, pos: Array, columns: Sequence[Array], places: bool = False) -> list[Array]:
         entries = int(pos[-1])
         moved, pairs, sizes = _targets(columns, entries)
+        if places:
+            moved.append(empty(entries, INT64))
+            pairs.append(address(moved[-1]))
         behind = address(start), address(pos), *pairs
-        run_parts(_copied(sizes, entries >= FAR), [(*pair, *behind) for pair in rows_in_parts(pos)])
+        run_parts(_copied(sizes, entries >= FAR, places), [(*pair, *behind) for pair in rows_in_parts(pos)])
         return moved
 
     def within(
@@ -435,9 +438,10 @@ def _picked(b: Builder, several: bool, alone: bool) -> None:
 
 
 @as_kernel
-def _copied(b: Builder, sizes: tuple[int, ...], ahead: bool) -> None:
+def _copied(b: Builder, sizes: tuple[int, ...], ahead: bool, places: bool) -> None:
     (first, end), (start, pos) = lengths.share(b), vectors(b, 2, (8, 8), ("start", "pos"))
-    segment_loops.copied(b, first, end, start, pos, pairs_of(b, 4, sizes), ahead)
+    place = Vector.in_slot(b, 4 + 2 * len(sizes), 8, "place") if places else None
+    segment_loops.copied(b, first, end, start, pos, pairs_of(b, 4, sizes), ahead, place)
 
 
 def _bounds(b: Builder, first: int, steps: bool) -> tuple[Val, Val, Val | None]:
