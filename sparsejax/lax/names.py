@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,8 @@ from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.primitive import asarray
 from sparsejax.core.symbolic import sliced, span
-from sparsejax.core.trace import is_python_scalar
+from sparsejax.core.trace import current, is_python_scalar
+from sparsejax.formats.parts import located
 from sparsejax.lax import sorting
 from sparsejax.lax.contract import contract, matmul
 from sparsejax.lax.elementwise import aval_of, convert_element_type, elementwise, loop_dtypes, where
@@ -269,8 +271,8 @@ def slice_in_dim(
     return window(x, [chosen if d == place else span(0, n) for d, n in enumerate(x.shape)])
 
 
-def _starts(x: Any, start_indices: Any, sizes: Sequence[int]) -> list[Any]:
-    """Where a window begins, per dimension, moved so that it lies inside."""
+def _listed(x: Any, start_indices: Any, sizes: Sequence[int]) -> list[Any]:
+    """Where a window of these extents is asked to begin, per dimension; ValueError where it does not fit."""
     listed = (
         list(start_indices)
         if isinstance(start_indices, tuple | list)
@@ -278,10 +280,27 @@ def _starts(x: Any, start_indices: Any, sizes: Sequence[int]) -> list[Any]:
     )
     if len(listed) != x.ndim or len(sizes) != x.ndim:
         raise ValueError(f"start_indices and sizes must have {x.ndim} numbers each, not {len(listed)} and {len(sizes)}")
-    made = []
-    for s, n, whole in zip(listed, sizes, x.shape, strict=True):
+    for n, whole in zip(sizes, x.shape, strict=True):
         if not 0 <= n <= whole:
             raise ValueError(f"a window of extent {n} does not fit into one of {whole}")
+    return listed
+
+
+def _window(x: Any, listed: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, ...] | None:
+    """The window of an array that is there, moved so that it lies inside, as slices; None of what is traced."""
+    if current() is not None or type(x) is not Array:
+        return None
+    ends = []
+    for s, n, whole in zip(listed, sizes, x.shape, strict=True):
+        first = operator.index(s.item() if isinstance(s, Array) else s)
+        ends.append(builtins.max(0, builtins.min(first + whole if first < 0 else first, whole - n)) + n)
+    return tuple([builtins.slice(end - n, end) for n, end in zip(sizes, ends, strict=True)])
+
+
+def _starts(x: Any, listed: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
+    """Where a window begins, per dimension, moved so that it lies inside."""
+    made = []
+    for s, n, whole in zip(listed, sizes, x.shape, strict=True):
         number = convert_element_type(asarray(s), np.int64)
         number = where(elementwise("less", number, 0), elementwise("add", number, whole), number)
         made.append(clamp(0, number, whole - n))
@@ -296,20 +315,28 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
     Array([2, 3, 4], dtype=int64)
     """
     x, sizes = asarray(operand), extents(slice_sizes, "slice_sizes")
-    for d, (start, n) in enumerate(zip(_starts(x, start_indices, sizes), sizes, strict=True)):
+    listed = _listed(x, start_indices, sizes)
+    window = _window(x, listed, sizes)
+    if window is not None:
+        return x[window]
+    for d, (start, n) in enumerate(zip(_starts(x, listed, sizes), sizes, strict=True)):
         if n != x.shape[d]:
             x = gather(x, {d: elementwise("add", start, coordinates(span(0, n)))})
     return x
 
 
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
-    """`operand` with `update` in the place of a window, moved so that it lies inside. Of the format of `operand`, or coo.
+    """`operand` with `update` in the place of a window, moved so that it lies inside. Of the format of `operand`, if that lists coordinates or is dense.
 
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), (1,))
     Array([0., 1., 1., 0.], dtype=float64)
     """
     x, new = asarray(operand), asarray(update)
-    starts = _starts(x, start_indices, new.shape)
+    listed, keeps = _listed(x, start_indices, new.shape), located.searched(x.format)
+    window = _window(x, listed, new.shape) if keeps else None
+    if window is not None:
+        return x.at[window].set(new)
+    starts = _starts(x, listed, new.shape)
     made, mask = convert_element_type(new, x.dtype), asarray(filled(new.shape, True, bool))
     form = None if x.format.is_dense else "coo"
     for d, (start, n) in enumerate(zip(starts, new.shape, strict=True)):
@@ -321,7 +348,8 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array
         mask = contract([inside, mask], [(x.ndim, d), source], labels, None, np.dtype(bool))
     if form is None:
         return where(convert_format(mask, "dense"), convert_format(made, "dense"), x)
-    return where(convert_format(mask, form), convert_format(made, form), x)
+    made = where(convert_format(mask, form), convert_format(made, form), x)
+    return convert_format(made, x.format) if keeps else made
 
 
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:

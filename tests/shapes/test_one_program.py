@@ -16,8 +16,7 @@ pytestmark = pytest.mark.rotating(8)
 
 SEVERAL = """
     array.at:add; array.at:max; array.at:min; lax.argmax; lax.argmin; lax.associative_scan; lax.batch_matmul; lax.cumlogsumexp;
-    lax.dynamic_index_in_dim; lax.dynamic_slice; lax.dynamic_slice_in_dim; lax.dynamic_update_index_in_dim; lax.dynamic_update_slice;
-    lax.dynamic_update_slice_in_dim; lax.igamma; lax.igammac; lax.select_n; lax.top_k; lax.top_k:0; lax.top_k:indices; linalg.eigsh;
+    lax.igamma; lax.igammac; lax.select_n; lax.top_k; lax.top_k:0; lax.top_k:indices; linalg.eigsh;
     linalg.spilu; nn.adam; nn.adamw; nn.batch_norm; nn.dot_product_attention; nn.dropout; nn.embed;
     nn.softmax_cross_entropy_with_integer_labels; np.append; np.argpartition; np.argwhere; np.average; np.bincount; np.column_stack;
     np.concatenate; np.convolve; np.corrcoef; np.correlate; np.cov; np.cross; np.cumsum; np.diag:matrix; np.digitize; np.dstack;

@@ -11,7 +11,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3, 4))
 
 
-@pytest.mark.parametrize("form", ["dense", "csr"])
+@pytest.mark.parametrize("form", ["dense", "csr", "csc", "ell"])
 def test_windows_at_traced_places(form):
     a = sj.array(X, format=form)
     for start in ((1, 2), (5, 0), (-1, -2), (0, 0)):
@@ -19,11 +19,20 @@ def test_windows_at_traced_places(form):
         columns = min(max(start[1] + 4 if start[1] < 0 else start[1], 0), 1)
         made = sj.jit(lambda a, i, j: lax.dynamic_slice(a, (i, j), (2, 3)))(a, *start)
         np.testing.assert_array_equal(made.todense(), X[rows : rows + 2, columns : columns + 3])
+        for places in (start, np.array(start), [np.int32(start[0]), sj.array(start[1])]):  # at once
+            known = lax.dynamic_slice(a, places, (2, 3))
+            assert known.format == made.format
+            np.testing.assert_array_equal(known.todense(), made.todense())
         want = X.copy()
         want[rows : rows + 2, columns : columns + 3] = 7.0
         new = np.full((2, 3), 7.0)
         made = sj.jit(lambda a, i, j, new=new: lax.dynamic_update_slice(a, new, (i, j)))(a, *start)
         np.testing.assert_array_equal(made.todense(), want)
+        known = lax.dynamic_update_slice(a, new, start)
+        assert known.format == made.format
+        np.testing.assert_array_equal(known.todense(), want)
+    with pytest.raises(TypeError, match="integer"):
+        lax.dynamic_slice(a, (1.5, 0), (2, 3))
     np.testing.assert_array_equal(lax.dynamic_index_in_dim(a, 2, 1, False).todense(), X[:, 2])
     np.testing.assert_array_equal(lax.dynamic_slice_in_dim(a, 1, 2, 1).todense(), X[:, 1:3])
     made = lax.dynamic_update_index_in_dim(a, np.zeros(4), 1, 0).todense()
