@@ -120,7 +120,8 @@ def again(
 ) -> Callable[[Function], Function]:
     """Decorate a function whose first `operands` arguments are arrays, and which looks at types and other arguments alone, never at
     values; at extents only to find them equal, 0 or 1. Calls at once with the types of an earlier call go straight to its plan. With
-    `whole`, it is compiled as one program from the first call on; else when a type comes back, if it is more than one operation. A call with one
+    `whole`, it is compiled as one program from the first call on, without floats among its arguments; else when a type comes back, with the same floats, if it
+    is more than one operation. A call with one
     array and nothing else is what `shorter` gives for it, unless that is None. Where it `rounds` integers beside floating-point arrays to their
     type, larger ones than the commonest are floats: `x / len(x)` has another one for every length.
 
@@ -265,7 +266,9 @@ def _first(
     """A call of types that are not known yet; what is learnt of it is kept. `storages` are those of its operands, None where values of numbers are
     part of the key. Whether there is a `short` road to it, and whether numbers are `fixed` that are no operands: nothing is learnt then of one operation."""
     function, known, valued = calls.function, calls.runs, storages is None
-    if calls.whole or (calls.several and key in calls.several):
+    types = {type(a) for a in args[: calls.operands]}
+    at_once = calls.whole and not fixed and types.isdisjoint(_FLOATING)  # else each new number would be compiled
+    if at_once or (calls.several and key in calls.several):
         return _compiled(calls, args, kwargs, key, None, valued)
     if storages is not None and calls.shapes.get(key[0], 0) >= SHAPES and calls.traces.get(key[0], 0) < TRACES:
         return _compiled(calls, args, kwargs, key, key[0], False)
@@ -301,7 +304,6 @@ def _first(
     finally:
         _learning.pop()
     if len(notes) > 1:
-        types = {type(a) for a in args[: calls.operands]}
         if not valued and not types.isdisjoint(_FLOATING):
             _keep(known, key, _by_value)
         elif types <= _ARRAYS or (valued and types <= _ARRAYS | _FLOATING):

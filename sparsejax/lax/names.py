@@ -85,7 +85,7 @@ BINARY = _elementwise(
 )  # fmt: skip
 
 
-@again(2)
+@again(2, whole=True)
 def rem(x: Any, y: Any) -> Array:
     """The remainder with the sign of `x` (C's `fmod`), where `numpy.remainder` has that of `y`; exact.
 
@@ -112,7 +112,7 @@ def rem(x: Any, y: Any) -> Array:
     )
 
 
-@again(1)
+@again(1, whole=True)
 def rsqrt(x: Any) -> Array:
     """1 / sqrt(x).
 

@@ -32,28 +32,28 @@ def relu(x: Any) -> Array:
     return elementwise("maximum", 0, x)
 
 
-@again(1)
+@again(1, whole=True)
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Array:
     """`x` where it is positive, else `negative_slope * x`."""
     x = floating(x)
     return where(elementwise("greater_equal", x, 0), x, x * negative_slope)
 
 
-@again(1)
+@again(1, whole=True)
 def elu(x: Any, alpha: float = 1.0) -> Array:
     """`x` where it is positive, else `alpha * (exp(x) - 1)` (Clevert, Unterthiner and Hochreiter, 2016)."""
     x = floating(x)
     return where(elementwise("greater", x, 0), x, elementwise("expm1", elementwise("minimum", x, 0)) * alpha)
 
 
-@again(1)
+@again(1, whole=True)
 def silu(x: Any) -> Array:
     """`x * sigmoid(x)` (Elfwing, Uchibe and Doya, 2018)."""
     x = floating(x)
     return x * logistic(x)
 
 
-@again(1)
+@again(1, whole=True)
 def gelu(x: Any) -> Array:
     """The Gaussian error linear unit by its tanh approximation, as JAX's default (Hendrycks and Gimpel, 2016)."""
     x = floating(x)
@@ -72,7 +72,7 @@ def _softplus_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     return _softplus(x), t * logistic(x)
 
 
-@again(1)
+@again(1, whole=True)
 def softplus(x: Any) -> Array:
     """log(1 + exp(x)), without overflow."""
     return _softplus(floating(x))
@@ -83,7 +83,7 @@ def swish(x: Any) -> Array:
     return silu(x)
 
 
-@again(1)
+@again(1, whole=True)
 def log_sigmoid(x: Any) -> Array:
     """log(sigmoid(x)), without overflow.
 
@@ -94,45 +94,45 @@ def log_sigmoid(x: Any) -> Array:
     return -softplus(-floating(x))
 
 
-@again(1)
+@again(1, whole=True)
 def relu6(x: Any) -> Array:
     """min(max(x, 0), 6)."""
     return elementwise("minimum", relu(x), 6)
 
 
-@again(1)
+@again(1, whole=True)
 def hard_sigmoid(x: Any) -> Array:
     """relu6(x + 3) / 6."""
     return relu6(floating(x) + 3) * (1 / 6)
 
 
-@again(1)
+@again(1, whole=True)
 def hard_tanh(x: Any) -> Array:
     """`x` limited to [-1, 1]."""
     return elementwise("minimum", elementwise("maximum", x, -1), 1)
 
 
-@again(1)
+@again(1, whole=True)
 def soft_sign(x: Any) -> Array:
     """x / (1 + |x|)."""
     x = floating(x)
     return x / (elementwise("absolute", x) + 1)
 
 
-@again(1)
+@again(1, whole=True)
 def celu(x: Any, alpha: float = 1.0) -> Array:
     """`x` where it is positive, else `alpha * (exp(x / alpha) - 1)` (Barron, 2017)."""
     x = floating(x)
     return where(elementwise("greater", x, 0), x, elementwise("expm1", elementwise("minimum", x, 0) / alpha) * alpha)
 
 
-@again(1)
+@again(1, whole=True)
 def selu(x: Any) -> Array:
     """The self-normalising exponential unit (Klambauer et al., 2017)."""
     return elu(x, 1.6732632423543772) * 1.0507009873554805
 
 
-@again(1)
+@again(1, whole=True)
 def glu(x: Any, axis: int = -1) -> Array:
     """The first half of `x` along `axis` times the sigmoid of the second (Dauphin et al., 2017)."""
     x = asarray(floating(x))

@@ -28,13 +28,13 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any) -> Array
     return logsumexp(logits, -1) - chosen
 
 
-@again(2)
+@again(2, whole=True)
 def softmax_cross_entropy(logits: Any, labels: Any) -> Array:
     """-sum(labels * log softmax(logits)) along the last axis, where `labels` are probabilities."""
     return -reduce("sum", labels * log_softmax(logits), -1)
 
 
-@again(2)
+@again(2, whole=True)
 def mean_squared_error(predictions: Any, targets: Any) -> Array:
     """The mean of squared differences over all entries, stored or not."""
     return mean(elementwise("square", elementwise("subtract", predictions, targets)))

@@ -18,7 +18,7 @@ def _scaled(x: Any, scale: Any, bias: Any) -> Any:
     return x if bias is None else elementwise("add", x, bias)
 
 
-@again(1)
+@again(1, whole=True)
 def standardize(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> Any:
     """`x` less its mean, over its standard deviation, along `axis`: dense.
 
@@ -33,7 +33,7 @@ def standardize(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> Any:
     )
 
 
-@again(3)
+@again(3, whole=True)
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Any = -1, epsilon: float = 1e-5) -> Array:
     """`standardize` over `axis`, times `scale`, plus `bias` (Ba, Kiros and Hinton, 2016). Dense.
 
@@ -44,7 +44,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Any = -1, e
     return _scaled(standardize(x, axis, epsilon), scale, bias)
 
 
-@again(2)
+@again(2, whole=True)
 def rms_norm(x: Any, scale: Any = None, *, axis: Any = -1, epsilon: float = 1e-5) -> Array:
     """`x` over the root of its mean square along `axis`, times `scale` (Zhang and Sennrich, 2019). Zeros that are not stored stay so."""
     x = floating(asarray(x, "x"))

@@ -12,6 +12,7 @@ import numpy as np
 
 from sparsejax.core.again import again
 from sparsejax.core.array import Array
+from sparsejax.core.trace import is_python_scalar
 from sparsejax.lax.elementwise import (
     BINARY,
     UNARY,
@@ -105,11 +106,11 @@ def sinc(x: Any, /) -> Array:
     return where(at_zero, 1.0, elementwise("divide", elementwise("sin", safe), safe))
 
 
-@again(2)
+@again(2, whole=True)
 def heaviside(x1: Any, x2: Any, /) -> Array:
     """`numpy.heaviside`: 0 below 0, 1 above it, `x2` there; NaN stays."""
     _, dtype = loop_dtypes("copysign", (aval_of(x1), aval_of(x2)))
-    above = where(elementwise("greater", x1, 0), 1.0, elementwise("multiply", x2, 1.0))
+    above = where(elementwise("greater", x1, 0), 1.0, x2 if is_python_scalar(x2) else convert_element_type(x2, dtype))
     made = where(elementwise("isnan", x1), np.nan, where(elementwise("less", x1, 0), 0.0, above))
     return convert_element_type(made, dtype)
 
@@ -144,7 +145,7 @@ def float_power(x1: Any, x2: Any, /) -> Array:
     return elementwise("power", convert_element_type(x1, kind), x2)
 
 
-@again(2)
+@again(2, whole=True)
 def logaddexp2(x: Any, y: Any, /) -> Array:
     """`numpy.logaddexp2`: log2(2**x + 2**y) without overflow."""
     scale = math.log(2)

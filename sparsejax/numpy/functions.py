@@ -245,7 +245,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_ma
     return _strong(x if a_max is None else _operators["minimum"](x, a_max))
 
 
-@again(1)
+@again(1, whole=True)
 def round(x: Any, decimals: int = 0) -> Array:
     """`x` rounded to `decimals` places after the point (before it, where negative), halves to even, as `numpy.round`."""
     x, places = _asarray(x), _integer(decimals, "decimals")
@@ -259,7 +259,7 @@ def round(x: Any, decimals: int = 0) -> Array:
     return _convert_element_type(made, x.dtype)
 
 
-@again(2)
+@again(2, whole=True)
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Whether entries agree within `atol + rtol * |b|`; equal infinities do, NaN does with NaN for `equal_nan`. Integers and booleans are
     compared as float64."""
@@ -278,13 +278,13 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     return apply("logical_or", apply("logical_and", near, finite), apply("equal", a, b))
 
 
-@again(2)
+@again(2, whole=True)
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Whether all entries agree; see `isclose`."""
     return _reduce("all", isclose(a, b, rtol, atol, equal_nan))
 
 
-@again(2)
+@again(2, whole=True)
 def array_equal(a: Any, b: Any, equal_nan: bool = False) -> Array:
     """Whether two arrays have one shape and equal entries, NaN being equal to NaN with `equal_nan`.
 

@@ -20,7 +20,7 @@ from sparsejax.numpy.reductions import cumsum
 from sparsejax.numpy.searching import argmax, argmin
 
 
-@again(1)
+@again(1, whole=True)
 def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:
     """`numpy.nan_to_num`: numbers in place of NaN and infinities (those of largest magnitude unless given). The fill is mapped too.
 
@@ -98,7 +98,7 @@ def nanprod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False)
     return reduce("prod", _without(asarray(x), 1), axis, dtype, keepdims)
 
 
-@again(1)
+@again(1, whole=True)
 def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
     """`numpy.nancumsum`: NaN counts as zero; dense."""
     return cumsum(_without(asarray(x), 0), axis, dtype)
@@ -127,7 +127,7 @@ def _present(x: Any, axis: Any, keepdims: bool, like: Any) -> Any:
     return reduce("sum", there, axis, real(like).dtype, keepdims)
 
 
-@again(1)
+@again(1, whole=True)
 def nanvar(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """`numpy.nanvar`: the variance of what is no NaN."""
     x = _floating(x, dtype)
@@ -138,7 +138,7 @@ def nanvar(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdim
     return elementwise("divide", total, where(elementwise("greater", count, 0), count, np.nan))
 
 
-@again(1)
+@again(1, whole=True)
 def nanstd(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """`numpy.nanstd`: the root of `nanvar`.
 
@@ -148,7 +148,7 @@ def nanstd(x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdim
     return elementwise("sqrt", nanvar(x, axis, dtype, ddof, keepdims))
 
 
-@again(1)
+@again(1, whole=True)
 def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """`numpy.nanmedian`: the middle entry of those that are no NaN; dense. O(n log n) for n stored entries.
 
@@ -178,13 +178,13 @@ def ordered_lines(x: Any, axis: Any, keepdims: bool) -> tuple[Any, Any, list[int
     return ordered, reshape(convert_format(count, "dense"), (1, *rest)), shape
 
 
-@again(1)
+@again(1, whole=True)
 def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Array:
     """`numpy.nanargmax`: where the maximum is first, of what is no NaN; 0 where there is nothing else."""
     return argmax(_without(asarray(x), -np.inf), axis, keepdims)
 
 
-@again(1)
+@again(1, whole=True)
 def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Array:
     """`numpy.nanargmin`: where the minimum is first, of what is no NaN; 0 where there is nothing else."""
     return argmin(_without(asarray(x), np.inf), axis, keepdims)

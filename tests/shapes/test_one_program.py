@@ -70,3 +70,11 @@ def test_numbers_beside_arrays_are_remembered_by_value(limits):
     with primitive.noting() as notes:
         snp.clip(A, *given)
     assert len(notes) <= 1
+
+
+@pytest.mark.parametrize("form", ["csr", "coo"])
+def test_signs_of_zeros_are_those_of_the_first_call(form):
+    A = sj.array(np.array([[1.0, 0, -2], [0, 3, 0]]), format=form)
+    for _ in range(4):
+        made = snp.heaviside(A, -0.0).todense()
+        np.testing.assert_array_equal(np.signbit(made), np.signbit(np.heaviside(A.todense(), -0.0)))

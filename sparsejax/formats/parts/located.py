@@ -5,7 +5,6 @@ csr  A[i, j]     position i of the rows, then j among the columns from pos[i] to
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,20 +14,11 @@ import numpy as np
 
 from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
-from sparsejax.formats.levels.compressed import Compressed
-from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.parts import lines, unlisted
 from sparsejax.formats.parts.by_rows import sought
+from sparsejax.formats.parts.unlisted import searched as searched
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
-
-
-@functools.lru_cache(maxsize=1024)
-def searched(form: Format) -> bool:
-    """Whether `position` knows all levels of a format: they are dense, or list coordinates in order, each once."""
-    return not form.blocked and all(
-        level.full or (isinstance(level, Compressed | Coordinate) and level.unique) for level in form.levels
-    )
 
 
 def position(storage: Storage, place: Sequence[int]) -> int:

@@ -21,6 +21,14 @@ from sparsejax.formats.storage import Storage
 
 
 @functools.lru_cache(maxsize=1024)
+def searched(form: Format) -> bool:
+    """Whether an entry is found by searches: levels are dense, or list coordinates in order, each once."""
+    return not form.blocked and all(
+        level.full or (isinstance(level, Compressed | Coordinate) and level.unique) for level in form.levels
+    )
+
+
+@functools.lru_cache(maxsize=1024)
 def rows_format(form: Format) -> Format | None:
     """The format of `as_rows`; None for formats that do not list all coordinates of two dimensions or more, in order and each once."""
     levels = form.levels
