@@ -129,6 +129,32 @@ def test_selections(shape, form, density, chosen):
         same(sj.jit(lambda A: A[key])(A), x[key], key)
 
 
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("shape", [(3, 0, 3), (0, 4, 2), (2, 3, 0), (3, 3, 0, 4), (3, 0, 4, 0), (2, 3, 4, 0), (0, 2, 3, 2)])
+def test_extents_of_nothing(shape, chosen):
+    x = np.zeros(shape)
+    for form in FORMATS[len(shape)]:
+        A = sj.array(x, format=form)
+        for d in range(len(shape)):
+            front = (slice(None),) * d
+            for key in (slice(1, None), slice(None, None, -1), slice(None, None, 2), np.array([], int)):
+                same(A[(*front, key)], x[(*front, key)], (form, d, key))
+            width = [(0, 0)] * len(shape)
+            width[d] = (1, 2)
+            same(snp.pad(A, width), np.pad(x, width), (form, "pad", d))
+            for name, run in (
+                ("three", lambda m, x, d=d: m.concatenate([x, x, x], d)),
+                ("roll", lambda m, x, d=d: m.roll(x, 1, d)),
+                ("repeat", lambda m, x, d=d: m.repeat(x, 2, d)),
+                ("stack", lambda m, x, d=d: m.stack([x, x], d)),
+            ):
+                same(run(snp, A), run(np, x), (form, name, d))
+        same(snp.pad(A, 1), np.pad(x, 1), (form, "pad"))
+        same(snp.tril(A), np.tril(x), (form, "tril"))
+        twice = (2,) * len(shape)
+        same(snp.tile(A, twice), np.tile(x, twice), (form, "tile"))
+
+
 def traced(A, places, vals, plus):
     return sj.jit(lambda A, v: A.at[places].add(v) if plus else A.at[places].set(v))(A, vals)
 

@@ -162,7 +162,7 @@ def _spread(many: passes.Passes, pos: Array, number: Array, width: int) -> Array
     np.take(
         pos,
         np.add.outer(begin, np.arange(width)) * step[:, None] + (begin * ~step)[:, None],
-        out=made[:-1].reshape(-1, width),
+        out=made[:-1].reshape(len(begin), width),
     )
     made[-1] = pos[-1]
     return made
