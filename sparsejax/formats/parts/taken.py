@@ -327,10 +327,12 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
             if kept.ends is not None:
                 kept = Kept(0, 0, _one_by_one(kept))
             count = len(crds[0])
-            chosen = _rising(keys[lead], old[lead]) if made and stop == first + 1 and kept.listed is None else None
-            if chosen is not None and made[-1][0] is not None and len(made[-1][1][0]) == kept.stop - kept.first:
-                own, above = made.pop()
+            own, above = made[-1] if made and stop == first + 1 and kept.listed is None else _DENSE
+            apart = own is not None and len(above[0]) == kept.stop - kept.first
+            chosen = _rising(keys[lead], old[lead]) if apart else None
+            if chosen is not None:
                 assert own is not None
+                made.pop()
                 ends = pos[kept.first : kept.stop + 1]
                 given = (own, *above), ends, crds[0], chosen, [vals] if stop == last else None
                 (own, *above), pos, crd, (carried,) = passes.over(count).narrowed(*given)
