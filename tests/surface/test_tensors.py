@@ -130,7 +130,9 @@ def test_selections(shape, form, density, chosen):
 
 
 @pytest.mark.rotating(3)
-@pytest.mark.parametrize("shape", [(3, 0, 3), (0, 4, 2), (2, 3, 0), (3, 3, 0, 4), (3, 0, 4, 0), (2, 3, 4, 0), (0, 2, 3, 2)])
+@pytest.mark.parametrize(
+    "shape", [(3, 0, 3), (0, 4, 2), (2, 3, 0), (3, 3, 0, 4), (3, 0, 4, 0), (2, 3, 4, 0), (0, 2, 3, 2)]
+)
 def test_extents_of_nothing(shape, chosen):
     x = np.zeros(shape)
     for form in FORMATS[len(shape)]:
