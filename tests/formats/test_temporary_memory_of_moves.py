@@ -76,6 +76,7 @@ PADDED = {
     "diagonal": lambda A, B: A.diagonal(1),
     "A[:, j]": lambda A, B: A[:, 7],
     "A[i]": lambda A, B: A[len(A) // 2],
+    "A[[i]]": lambda A, B: A[[len(A) // 2]],
     "A[lo:hi]": lambda A, B: A[1000:-1000],
     "A[lo:hi, lo:hi]": lambda A, B: A[1000:-1000, 1000:-1000],
     "A[::2]": lambda A, B: A[::2],
@@ -98,3 +99,19 @@ MANY = ("ell", "bsr:2x2", "rle", "lil", "dia", "banded", "groupcoo:4")
 def test_rows_of_other_formats_are_moved_in_no_more_than_the_result(form, name, rows):
     A = sj.diags([1.0, 2.0, 3.0, 4.0, 5.0], [-2, -1, 0, 1, 2], shape=(rows, rows)).asformat(form)
     check(lambda: PADDED[name](A, A))
+
+
+SHORT = {
+    **{name: PADDED[name] for name in ("roll along columns", "roll flat", "repeat along columns", "A[:, lo:hi]")},
+    "A[:, half]": lambda A, B: A[:, 50_000:150_000],
+    "A[:, idx]": lambda A, B: A[:, np.random.default_rng(2).integers(0, ROWS, ROWS // 10)],
+}
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize(
+    ("form", "name"), [(f, n) for f in ("ell", "lil") for n in SHORT if (f, n) != ("lil", "A[:, idx]")]
+)
+def test_rows_of_which_some_are_short_are_moved_in_no_more_than_the_result(form, name):
+    A = matrix(form, 0)
+    check(lambda: SHORT[name](A, A))

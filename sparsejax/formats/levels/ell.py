@@ -22,6 +22,8 @@ from sparsejax.formats.levels.walk import Place, Segment
 
 FAR = 8
 """Unused slots for each used one up to which rows and what stands behind them are put side by side; more are filled first."""
+SLOTS = 1 << 16
+"""Slots that are written at a time: what stands behind the coordinates is then small, and in the caches."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,16 @@ class Ell(Level):
         unused = len(lengths) * width - len(crd)
         if unused > FAR * len(crd):
             return None
-        if unused:
-            ends = np.arange(0, len(pos) * width, width) - pos
-            crd, vals = segments.followed(pos, crd, vals, ends, np.zeros(unused, crd.dtype), fill)
+        if 0 < len(lengths) * width <= SLOTS and unused:
+            crd, vals = _padded(pos, width, crd, vals, fill)
+        elif unused:
+            many, count, rows = passes.over(len(lengths) * width), len(lengths) * width, max(1, SLOTS // width)
+            (own, columns), (made, values) = many.room(count, crd.dtype), many.room(count, vals.dtype)
+            for first in range(0, len(lengths), rows):
+                part = pos[first : first + rows + 1]
+                entries, here = slice(part[0], part[-1]), slice(first * width, (first + len(part) - 1) * width)
+                columns[here], values[here] = _padded(part - part[0], width, crd[entries], vals[entries], fill)
+            crd, vals = own, made
         return (np.array([width]), lengths, crd), vals
 
     def check(self, buffers: Buffers, parents: int, extents: Sequence[int], names: Sequence[str]) -> int:
@@ -119,3 +128,9 @@ class Ell(Level):
         width = b.load(buffers["width"].pointer, b.i64(0), "i64", "width")
         lo = b.mul(place.parent, width)
         return segment_of(b, buffers, lo, b.add(lo, b.load(buffers["len"].pointer, place.parent, "i64", "len")))
+
+
+def _padded(pos: Array, width: int, crd: Array, vals: Array, fill: Any) -> tuple[Array, Array]:
+    """Coordinates and values of segments, each with unused slots behind it."""
+    ends = np.arange(0, len(pos) * width, width) - pos
+    return segments.followed(pos, crd, vals, ends, np.zeros(int(ends[-1]), crd.dtype), fill)

@@ -11,7 +11,7 @@ from sparsejax.formats import convert, passes
 from sparsejax.formats.format import Format
 from sparsejax.formats.parts import joined
 from sparsejax.formats.parts.by_rows import collected, padded
-from sparsejax.formats.parts.by_rows.pieces import spans
+from sparsejax.formats.parts.by_rows.pieces import spans_of
 from sparsejax.formats.passes import Array
 from sparsejax.formats.storage import Storage
 
@@ -40,11 +40,12 @@ def rolled(storage: Storage, down: int, right: int) -> Storage | None:
         low, high = int(ends[0]), int(ends[-1])
         crd = crd[low:high].copy()
         _renumber(crd, m - right, m)
-        rows = Storage(forms[0], (stop - first, m), storage.fill_value, ((), (ends - low, crd)), vals[low:high])
-        return convert.convert(rows, form)
+        return Storage(forms[0], (stop - first, m), storage.fill_value, ((), (ends - low, crd)), vals[low:high])
 
-    pieces = spans(n, len(storage.vals), known.step) or [(0, n)]
-    return collected.collected((part(*piece) for piece in pieces), -(-n // known.step))
+    pieces = spans_of(storage)
+    if len(pieces) < 2:
+        return convert.convert(_of_rows(convert.convert(storage, forms[0]), down, right), form)
+    return collected.of_rows((part(*piece) for piece in pieces), -(-n // known.step), form)
 
 
 def _of_rows(storage: Storage, down: int, right: int) -> Storage:

@@ -22,7 +22,7 @@ from sparsejax.formats.levels.coordinate import Coordinate
 from sparsejax.formats.levels.diagonal import Diagonal
 from sparsejax.formats.parts import flattened, joined, located, plain, taken, unlisted
 from sparsejax.formats.parts.by_rows import padded, windows
-from sparsejax.formats.parts.by_rows.pieces import in_pieces, spans
+from sparsejax.formats.parts.by_rows.pieces import in_pieces, spans_of
 from sparsejax.formats.parts.turned import rolled_inside
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
@@ -70,7 +70,7 @@ def _rolled_rows(storage: Storage, axis: int, cut: int) -> Storage | None:
         if len(found) == 2 and padded.fits(found, axis):
             return padded.behind(found)
     if axis != rows.axis and rows.level is not Diagonal:
-        read = spans(storage.shape[rows.axis], len(storage.vals), rows.step)
+        read = spans_of(storage)
         return in_pieces(
             [storage],
             read,
@@ -135,7 +135,7 @@ def repeated(storage: Storage, axis: int, count: int) -> Storage | None:
         rows = padded.rows_of(form)
         if rows is None or rows.axis == axis:
             return None
-        read = spans(storage.shape[rows.axis], len(storage.vals), rows.step)
+        read = spans_of(storage)
         return in_pieces(
             [storage],
             read,

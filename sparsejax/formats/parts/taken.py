@@ -81,11 +81,11 @@ def taken(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], format: 
         made = _column(storage, keys, axes) if made is None else made
     made = by_levels(storage, keys, axes, format) if made is None else made
     if made is None and storage.ndim == 2:
-        if not axes and format == storage.format:
-            made = selected.selected(storage, keys, by_levels)
-        elif axes:
-            storage, keys = selected.reached(storage, keys)
+        storage, keys = selected.reached(storage, keys)
+        if axes:
             made = selected.crossed(storage, keys, axes, format)
+        elif format == storage.format:
+            made = selected.selected(storage, keys, by_levels)
     if made is None:
         made = plain.by_plain(
             lambda rows: taken(rows, keys, axes, selection.without(rows.format, axes)), format, storage

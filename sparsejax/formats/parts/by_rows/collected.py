@@ -5,11 +5,14 @@ pos 0 2 3, crd 1 4 0   and then   pos 0 1, crd 5     pos 0 2 3 4, crd 1 4 0 5, i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from sparsejax.formats import convert
+from sparsejax.formats.format import Format
 from sparsejax.formats.levels.diagonal import Diagonal
 from sparsejax.formats.levels.ell import Ell
 from sparsejax.formats.levels.loose import LooseCompressed
@@ -21,13 +24,42 @@ MORE = 1.25
 """How much room there is for each row that comes, as a part of what those before take. Memory that nobody writes to is none."""
 WIDENED = 1 << 14
 """Rows that are moved at a time where they become wider."""
+FULL = 0.7
+"""The part of the slots up to which rows are far from full."""
+
+
+def of_rows(parts: Iterable[Storage | None], count: int, format: Format) -> Storage | None:
+    """As `collected`, in a `format` of `padded.listed_rows`, of parts whose rows list their columns. Where rows of ell are far from full, these are collected,
+    and become ell once: they take less memory than the slots, each of which is then written once.
+
+    >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 7.0]]), Format.parse("csr", 2), 0.0)
+    >>> of_rows(iter([A, A]), 4, Format.parse("ell", 2)).buffers[1]
+    (array([2]), array([1, 2, 1, 2]), array([1, 0, 0, 1, 1, 0, 0, 1], dtype=int32))
+    """
+    rows = padded.listed_rows(format)
+    assert rows is not None
+    parts = iter(parts)
+    first = next(parts, None)
+    if first is None:
+        return None
+    held = [first]  # not to stand beside what it becomes
+    del first
+    given = itertools.chain((held.pop() for _ in range(1)), parts)
+    if rows.level is Ell and _sparse(held[0].buffers[1][0]):
+        whole = collected(given, count)
+        return None if whole is None else convert.convert(whole, format)
+    return collected((None if part is None else convert.convert(part, format) for part in given), count)
+
+
+def _sparse(pos: Array) -> bool:
+    """Whether most slots of rows as long as the longest of these are unused."""
+    return len(pos) > 1 and FULL * (len(pos) - 1) * int(np.diff(pos).max()) > int(pos[-1])
 
 
 def collected(parts: Iterable[Storage | None], count: int) -> Storage | None:
     """Matrices in a format of `padded.listed_rows`, of one dtype and fill, which fill blocks of rows but for the last, one behind the other: `count` rows,
     or rows of blocks. None where one of them is None.
 
-    >>> from sparsejax.formats import Format, convert
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 7.0]]), Format.parse("ell", 2), 0.0)
     >>> collected(iter([padded.cut(A, 0, 1), A]), 3).buffers[1]
     (array([2]), array([1, 1, 2]), array([1, 0, 1, 0, 0, 1], dtype=int32))

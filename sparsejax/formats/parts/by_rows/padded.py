@@ -30,7 +30,7 @@ from sparsejax.formats.levels.hashed import Hash
 from sparsejax.formats.levels.level import Level
 from sparsejax.formats.levels.loose import LooseCompressed
 from sparsejax.formats.levels.runlength import RunLength
-from sparsejax.formats.levels.segments import check_size
+from sparsejax.formats.levels.segments import check_size, closed
 from sparsejax.formats.passes import Array, crd_dtype
 from sparsejax.formats.storage import Storage
 
@@ -83,6 +83,8 @@ def cut(storage: Storage, first: int, stop: int) -> Storage | None:
     rows = listed_rows(storage.format)
     if rows is None or first % rows.step or (stop % rows.step and stop != storage.shape[rows.axis]):
         return None
+    if stop - first == storage.shape[rows.axis]:
+        return storage
     shape = tuple([stop - first if d == rows.axis else n for d, n in enumerate(storage.shape)])
     low, high = first // rows.step, -(-stop // rows.step)
     own, vals = storage.buffers[1], storage.vals
@@ -103,7 +105,11 @@ def cut(storage: Storage, first: int, stop: int) -> Storage | None:
         lo, hi, crd = own[0][low:high], own[1][low:high], own[2]
         used = hi > lo
         begin, end = (int(lo[used].min()), int(hi.max())) if used.any() else (0, 0)
-        own = np.where(used, lo - begin, 0), np.where(used, hi - begin, 0), crd[begin:end]
+        if int((hi - lo).sum()) != end - begin:  # others stand between them
+            pos, crd, vals = closed(lo, hi - lo, crd, vals)
+            own, begin, end = (pos[:-1], pos[1:], crd), 0, len(crd)
+        else:
+            own = np.where(used, lo - begin, 0), np.where(used, hi - begin, 0), crd[begin:end]
     else:
         pos, *others = own
         group = storage.format.levels[1].group
@@ -118,6 +124,15 @@ def cut(storage: Storage, first: int, stop: int) -> Storage | None:
         begin, end = group * begin * rows.size, group * end * rows.size
     buffers = ((), own, *storage.buffers[2:])
     return Storage(storage.format, shape, storage.fill_value, buffers, vals[begin:end])
+
+
+def shares(storage: Storage) -> bool:
+    """Whether reading a matrix as rows that list their columns takes no memory for these: segments that lie one behind the other. O(rows)."""
+    rows = rows_of(storage.format)
+    if rows is None or rows.level is not LooseCompressed:
+        return False
+    lo, hi, crd = storage.buffers[1]
+    return not len(lo) or bool(lo[0] == 0 and hi[-1] == len(crd) and (lo[1:] == hi[:-1]).all())
 
 
 def listed(storage: Storage, first: int, stop: int, form: Format) -> Storage:
@@ -169,20 +184,28 @@ def behind(parts: list[Storage]) -> Storage:
 
 NARROW = 32
 """Columns of a matrix that are copied one by one, at most."""
+LARGE = 1 << 20
+"""Bytes of vectors from which on memory is used again that others had: below, taking that costs more than it saves."""
 _INT64 = np.dtype(np.int64)
 Joined = tuple[tuple[Array, ...], Array]
 """The buffers of the second level, and values."""
+
+
+def _room(count: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """A vector for a result, and the same to be written to."""
+    if count * dtype.itemsize >= LARGE:
+        return passes.over(count).room(count, dtype)
+    made = np.empty(count, dtype)
+    return made, made
 
 
 def _ell(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
     total, stored = sum(counts), sum(len(s.vals) for s in parts)
     width = max((int(s.buffers[1][1].max(initial=0)) for s in parts), default=0)
     check(total * width, stored, parts[0])
-    many = passes.over(total * width)
-    (lengths, lens), (crd, crds), (vals, values) = (
-        many.room(n, kind)
-        for n, kind in ((total, _INT64), (total * width, crd_dtype(extent)), (total * width, parts[0].dtype))
-    )
+    lengths, lens = _room(total, _INT64)
+    crd, crds = _room(total * width, crd_dtype(extent))
+    vals, values = _room(total * width, parts[0].dtype)
     grids, at = (crds.reshape(total, width), values.reshape(total, width)), 0
     while parts:
         part, count = parts.pop(0), counts[len(counts) - len(parts) - 1]
@@ -216,7 +239,7 @@ def _diagonals(parts: list[Storage], counts: Sequence[int], extent: int) -> Join
         at += count
     whole = np.unique(np.concatenate(offs))
     check(at * len(whole), sum(len(s.vals) for s in parts), parts[0])
-    vals, values = passes.over(at * len(whole)).room(at * len(whole), parts[0].dtype)
+    vals, values = _room(at * len(whole), parts[0].dtype)
     grid, at = values.reshape(at, len(whole)), 0
     while parts:
         k = len(counts) - len(parts)
@@ -232,18 +255,19 @@ def _diagonals(parts: list[Storage], counts: Sequence[int], extent: int) -> Join
 
 def _loose(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
     total, stored = sum(counts), sum(len(s.vals) for s in parts)
-    many = passes.over(max(total, stored))
-    kinds = (total, _INT64), (total, _INT64), (stored, crd_dtype(extent)), (stored, parts[0].dtype)
-    (*made_own, vals), (*ends, crds, values) = zip(*[many.room(n, kind) for n, kind in kinds], strict=True)
+    low, lows = _room(total, _INT64)
+    high, highs = _room(total, _INT64)
+    crd, crds = _room(stored, crd_dtype(extent))
+    vals, values = _room(stored, parts[0].dtype)
     at = entry = 0
     while parts:
         part, count = parts.pop(0), counts[len(counts) - len(parts) - 1]
         lo, hi, own = part.buffers[1]
-        for made, given in zip(ends, (lo, hi), strict=True):
-            np.add(given, entry, out=made[at : at + count])
+        np.add(lo, entry, out=lows[at : at + count])
+        np.add(hi, entry, out=highs[at : at + count])
         crds[entry : entry + len(own)], values[entry : entry + len(own)] = own, part.vals
         at, entry = at + count, entry + len(own)
-    return tuple(made_own), vals
+    return (low, high, crd), vals
 
 
 def _words(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
@@ -251,8 +275,7 @@ def _words(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
         sum(len(buffer) for buffer in buffers)
         for buffers in zip(*((s.buffers[1][0], s.vals) for s in parts), strict=True)
     ]
-    many = passes.over(sizes[1])
-    (words, into), (vals, values) = many.room(sizes[0], np.dtype(np.uint64)), many.room(sizes[1], parts[0].dtype)
+    (words, into), (vals, values) = _room(sizes[0], np.dtype(np.uint64)), _room(sizes[1], parts[0].dtype)
     word = value = 0
     while parts:
         part = parts.pop(0)
@@ -267,13 +290,10 @@ def _edged(parts: list[Storage], counts: Sequence[int], extent: int) -> Joined:
     first, total = parts[0], sum(counts)
     sizes = [sum(len(s.buffers[1][k]) for s in parts) for k in range(1, len(first.buffers[1]))]
     stored = sum(len(s.vals) for s in parts)
-    many = passes.over(max(total, stored))
-    kinds = (
-        (total + 1, _INT64),
-        (stored, first.dtype),
-        *((n, b.dtype) for n, b in zip(sizes, first.buffers[1][1:], strict=True)),
-    )
-    (pos, vals, *own_made), (edges, values, *others) = zip(*[many.room(n, kind) for n, kind in kinds], strict=True)
+    pos, edges = _room(total + 1, _INT64)
+    vals, values = _room(stored, first.dtype)
+    rest = [_room(n, b.dtype) for n, b in zip(sizes, first.buffers[1][1:], strict=True)]
+    own_made, others = [made for made, _ in rest], [into for _, into in rest]
     ends, value, at = [0] * len(others), 0, 0
     edges[0] = 0
     while parts:

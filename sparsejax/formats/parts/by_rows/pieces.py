@@ -45,6 +45,22 @@ def spans(count: int, stored: int, step: int, each: int = 0) -> list[Span]:
     return [(k, min(count, k + rows)) for k in range(0, count, rows)]
 
 
+def spans_of(storage: Storage, each: int = 0) -> list[Span]:
+    """The pieces of a matrix in `padded.rows_of`, as `spans`; one where it is read as rows without a copy.
+
+    >>> import numpy as np
+    >>> A = convert.from_dense(np.eye(4), Format.parse("lil", 2), 0.0)
+    >>> spans_of(A)
+    [(0, 4)]
+    """
+    rows = padded.rows_of(storage.format)
+    if rows is None:
+        return []
+    if padded.shares(storage):
+        return [(0, storage.shape[rows.axis])]
+    return spans(storage.shape[rows.axis], len(storage.vals), rows.step, each)
+
+
 def in_pieces(
     storages: Sequence[Storage], read: Sequence[Span], work: Work, format: Format, count: int
 ) -> Storage | None:
@@ -71,7 +87,6 @@ def in_pieces(
                     return None
                 known[id(storage)] = convert.convert(rows, forms[0])
         made = work(number, *[known[id(storage)] for storage in storages])
-        del known
-        return None if made is None else convert.convert(made, format)
+        return made
 
-    return collected.collected((part(number, span) for number, span in enumerate(read)), count)
+    return collected.of_rows((part(number, span) for number, span in enumerate(read)), count, format)

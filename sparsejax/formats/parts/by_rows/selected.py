@@ -50,7 +50,9 @@ def selected(storage: Storage, keys: Sequence[Key], by_levels: Select) -> Storag
     each = (
         2 * (storage.shape[1 - rows.axis] + len(inner)) if isinstance(inner, np.ndarray) else 0
     )  # for a map of the columns
-    pieces = [lead[first:stop] for first, stop in spans(len(lead), stored, rows.step, each)]
+    few = isinstance(inner, np.ndarray) and 2 * len(inner) <= storage.shape[1 - rows.axis]  # what is counted is as much
+    found = [] if not few and padded.shares(storage) else spans(len(lead), stored, rows.step, each)
+    pieces = [lead[first:stop] for first, stop in found]
     read = [_reach(piece, storage.shape[rows.axis], rows.step) for piece in pieces]
     if sum(stop - first for first, stop in read) > 2 * max(len(lead), storage.shape[rows.axis]):
         return _scattered(storage, rows.axis, rows.step, pieces, inner, by_levels)
@@ -87,10 +89,9 @@ def _scattered(
             if few is None:
                 return None
             source, own[axis] = convert.convert(few, forms[0]), np.arange(len(piece)) * step + piece % step
-        made = by_levels(source, own, (), source.format)
-        return None if made is None else convert.convert(made, form)
+        return by_levels(source, own, (), source.format)
 
-    return collected.collected(map(part, listed), -(-most // step))
+    return collected.of_rows(map(part, listed), -(-most // step), form)
 
 
 def reached(storage: Storage, keys: Sequence[Key]) -> tuple[Storage, Sequence[Key]]:

@@ -60,10 +60,10 @@ def placed(windows: Sequence[Window], rows: int, columns: int, format: Format | 
     if known.level is Diagonal and source.level is Diagonal:
         return _of_diagonals(windows, rows, columns, shape, like)
     stored = sum(len(w.storage.vals) * len(w.rows) // w.storage.shape[known.axis] for w in windows)
-    own = format
-    pieces = spans(rows, stored, known.step) or [(0, rows)]
-    parts = (convert.convert(_rows(windows, *piece, columns, forms[0], like), own) for piece in pieces)
-    return collected.collected(parts, -(-rows // known.step))
+    shared = all(padded.shares(s) for s in {id(w.storage): w.storage for w in windows}.values())
+    pieces = ([] if shared else spans(rows, stored, known.step)) or [(0, rows)]
+    parts = (_rows(windows, *piece, columns, forms[0], like) for piece in pieces)
+    return collected.of_rows(parts, -(-rows // known.step), format)
 
 
 def _rows(windows: Sequence[Window], first: int, stop: int, columns: int, form: Format, like: Storage) -> Storage:
