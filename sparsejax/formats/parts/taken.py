@@ -329,7 +329,7 @@ def by_levels(storage: Storage, keys: Sequence[Key], axes: tuple[int, ...], form
             count = len(crds[0])
             own, above = made[-1] if made and stop == first + 1 and kept.listed is None else _DENSE
             apart = own is not None and len(above[0]) == kept.stop - kept.first
-            chosen = _rising(keys[lead], old[lead]) if apart else None
+            chosen = _rising(keys[lead], old[lead], count) if apart else None
             if chosen is not None:
                 assert own is not None
                 made.pop()
@@ -446,11 +446,13 @@ def _below(kept: Kept, key: Key, extent: int) -> Kept:
     return Kept(0, 0, np.add.outer(above * extent, inner).reshape(-1))
 
 
-def _rising(key: Key, extent: int) -> range | Array | None:
-    """A key that keeps coordinates in order, each once: a range, or a table of their places, where that is short; else None."""
+def _rising(key: Key, extent: int, entries: int) -> range | Array | None:
+    """A key that keeps coordinates in order, each once: a range, or a table of their places, where that is short, and there are many entries; else None."""
     if isinstance(key, range):
         return key if key.step > 0 else None
-    if key is None or extent > passes.MANY or not (key[1:] > key[:-1]).all():
+    if key is None or extent > passes.MANY or (entries < passes.MANY and not config.forcing):
+        return None
+    if not (key[1:] > key[:-1]).all():
         return None
     table = np.full(extent, -1, crd_dtype(len(key)))
     table[key] = np.arange(len(key), dtype=table.dtype)
