@@ -316,6 +316,23 @@ def test_more_entries_are_named_than_there_is_room_for():
         same_parts(MANY.named(pos, crd, listed, 50, [vals]), FEW.named(pos, crd, listed, 50, [vals]))
 
 
+@pytest.mark.parametrize("segments", [1, 3, 900, 5000])
+@pytest.mark.parametrize("entries", [4000, 6000, 9000, 25_000, 40_000])
+def test_short_lists_of_some_thousand_entries(segments, entries):
+    """Each side of where one kernel does what several do."""
+    rng = np.random.default_rng([segments, entries])
+    for extent in (200, 5000, 40_000):
+        if segments * extent < 2 * entries:
+            continue
+        rows, crd = np.divmod(np.unique(rng.integers(0, segments * extent, entries)), extent)
+        pos, crd = np.append(0, np.bincount(rows, minlength=segments).cumsum()), crd.astype(np.int32)
+        vals = rng.random(len(crd))
+        for share in (1, extent // 100, extent // 12, extent // 3):
+            for listed in (rng.choice(extent, share, replace=False), rng.integers(0, extent, share)):
+                for some in (listed, np.sort(listed)):
+                    same_parts(MANY.named(pos, crd, some, extent, [vals]), FEW.named(pos, crd, some, extent, [vals]))
+
+
 def test_long_segments_that_lists_turn_around():
     crd, order, vals = np.arange(500, dtype=np.int32), np.arange(500)[::-1], np.arange(500.0)
     pos = np.array([0, 500])

@@ -60,9 +60,9 @@ SEARCHED = 4
 HEAPED = 64
 """The largest numbers of segments that a heap finds sooner than partitions do: with 100 they take as long (rows of 1,000)."""
 
-NAMED, FEW = 1 << 15, 8
-"""Entries, and coordinates of a short list, that one kernel numbers sooner than several (25,000 of 5,000 rows by a tenth of the columns: 0.8 of the time),
-where it names so many in a segment in the mean."""
+NAMED, FEW, SOME = 1 << 15, 8, 32
+"""Entries, and coordinates of a short list, that one kernel numbers sooner than several (25,000 of 5,000 rows by a tenth of the columns: 0.8 of the time);
+so many are named in a segment in the mean at most. Where fewer than one coordinate of so many is named, the others go over entries once, and it twice."""
 
 
 class SegmentPasses(Passes):
@@ -186,8 +186,9 @@ class SegmentPasses(Passes):
         room: Room | None = None,
     ) -> tuple[Array, Array, list[Array]] | None:
         crd, columns, count = np.ascontiguousarray(crd), [np.ascontiguousarray(c) for c in columns], len(listed)
-        seldom = ranked_names.SELDOM * count < extent and len(crd) * count <= FEW * extent * len(pos)
-        most = NAMED if seldom else MANY
+        most = MANY
+        if ranked_names.SELDOM * count < extent and len(crd) * count <= FEW * extent * len(pos):
+            most = NAMED if SOME * count >= extent else 2 * MANY
         if places is None and len(columns) == 1 and extent < most and len(crd) + count < most:
             found_few = named_segments.few(pos, crd, np.ascontiguousarray(listed), extent, columns)
             if found_few is not None:
