@@ -298,12 +298,16 @@ def test_parts_of_named_entries_are_closed_up(share, monkeypatch):
     """Every thread begins where its entries do; what they leave is closed up, and the result takes no more memory than it has entries."""
     monkeypatch.setattr(segment_passes, "FAR", 0)
     rng = np.random.default_rng(5)
-    pos = np.append(0, np.cumsum(rng.integers(0, 9, 700)))
-    crd, vals = rng.integers(0, 400, int(pos[-1])).astype(np.int32), rng.random(int(pos[-1]))
+    rows, crd = np.divmod(np.unique(rng.integers(0, 700 * 400, 2800)), 400)
+    pos, crd, vals = (
+        np.append(0, np.bincount(rows, minlength=700).cumsum()),
+        crd.astype(np.int32),
+        rng.random(len(rows)),
+    )
     listed = np.flatnonzero(rng.random(400) < share)
     for threads in (1, 3):
         with config.using(num_threads=threads):
-            made = MANY.named(pos, crd, listed, 400, [vals])
+            made = MANY.named(pos, crd, listed, 400, [vals], MANY.places(listed, 400))
         same_parts(made, FEW.named(pos, crd, listed, 400, [vals]))
         assert made[1].base is None or share == 1
         assert made[2][0].base is None or share == 1
