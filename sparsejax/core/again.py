@@ -14,33 +14,28 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sparsejax import cached, config, forks
-from sparsejax.core import primitive
+from sparsejax.core import primitive, roads
 from sparsejax.core.array import Array, maker
 from sparsejax.core.avals import Aval
 from sparsejax.core.entrywise import Mapped
+from sparsejax.core.roads import Road, Run, Served
 from sparsejax.core.trace import is_python_scalar, stack
 from sparsejax.formats.storage import Storage
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Run = Callable[[list[Storage]], Any]
-
-FEW, DEAR = 64, 24
-"""Calls of one shape that what serves any extents answers on the shortest road: should it come back more often, it gets a plan of its own, which takes
-as long to make (70 to 210 microseconds) as these calls lose by all that they look at (1 to 3 each). Calls that take another road lose as much as
-`DEAR` of them."""
 SHAPES, TRACES = 8, 8
 """Shapes after which a function of several operations is compiled for any that is new, as compiling it takes as long as these calls lose; unless it was
 traced as often since, as its program looks at extents."""
-AGAIN = 8
-"""Calls of one shape after which it is kept how what serves any extents is called for it: that takes as long as ten calls gain."""
-REMEMBERED = 512
-"""Calls that are remembered of every function, with their plans."""
+BACK, OFTEN, NUMBERED = 8, 16, 32
+"""Calls after which a function is compiled for the numbers among its arguments, which may be new in every call, and for other arguments once it was for
+`OFTEN` others; and for how many numbers at most."""
 _ARRAYS, _FLOATING = frozenset([Array, np.ndarray]), frozenset([float, complex])
+_NUMBERS, _INTEGER = _FLOATING | {int, bool}, {int}
 _FIXED = frozenset([type(None), bool, int, str, type, np.dtype, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
 """Types of arguments that are remembered by value: equal ones of one of these types are alike."""
 _OBJECTS = frozenset([type(None), bool, str, type, *map(type, map(np.dtype, "?bBhHiIlLefdFD"))])
@@ -72,8 +67,10 @@ class Calls:
         """What serves operands of any extents, by all but these."""
         self.programs: dict[Any, Any] = {}
         """The function compiled, by its other arguments."""
-        self.several: dict[Any, bool] = {}
-        """Calls that took several operations."""
+        self.several: dict[Any, int] = {}
+        """Calls that took several operations, and how often each came."""
+        self.numbered = 0
+        """For how many numbers the function was compiled."""
         self.shapes: dict[Any, int] = {}
         """In how many shapes they did, by all but these."""
         self.traces: dict[Any, int] = {}
@@ -99,6 +96,7 @@ class Calls:
             self.recent,
         ):
             cache.clear()
+        self.numbered = 0
 
 
 def _name(function: Any) -> str:
@@ -120,8 +118,8 @@ def again(
 ) -> Callable[[Function], Function]:
     """Decorate a function whose first `operands` arguments are arrays, and which looks at types and other arguments alone, never at
     values; at extents only to find them equal, 0 or 1. Calls at once with the types of an earlier call go straight to its plan. With
-    `whole`, it is compiled as one program from the first call on, without floats among its arguments; else when a type comes back, with the same floats, if it
-    is more than one operation. A call with one
+    `whole`, it is compiled as one program from the first call on, without numbers among its operands, nor floats among its options; else when a type comes
+    back, with the same numbers often (`BACK`), if it is more than one operation. A call with one
     array and nothing else is what `shorter` gives for it, unless that is None. Where it `rounds` integers beside floating-point arrays to their
     type, larger ones than the commonest are floats: `x / len(x)` has another one for every length.
 
@@ -133,7 +131,7 @@ def again(
 
     def decorate(function: Function) -> Function:
         calls = Calls(function, operands, whole)
-        known, recent, roads, single, pair = calls.runs, calls.recent, calls.roads, operands == 1, operands == 2
+        known, recent, ways, single, pair = calls.runs, calls.recent, calls.roads, operands == 1, operands == 2
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -181,7 +179,7 @@ def again(
                 else:
                     short = _short(args, operands)
                     extents = given[0].shape if len(given) == 1 else given[0].shape + given[1].shape
-                road = roads.get(short)
+                road = ways.get(short)
                 if road is not None and (found := road.run(given, extents, mark, args)) is not None:
                     return found
             key: list[Any] = []
@@ -194,7 +192,7 @@ def again(
                     key.append(aval._kind if aval._kind >= 0 else aval.kind)
                     extents += aval.shape
                     storages.append(a._storage)
-                elif kind in _FIXED:
+                elif kind in _FIXED or (kind is tuple and set(map(type, a)) <= _INTEGER):
                     key += kind, a
                 elif kind is np.ndarray and len(key) < operands:
                     try:
@@ -214,7 +212,7 @@ def again(
                     return function(*args, **kwargs)
             if kwargs:
                 for name, value in kwargs.items():
-                    if type(value) in _FIXED:
+                    if type(value) in _FIXED or (type(value) is tuple and set(map(type, value)) <= _INTEGER):
                         key += name, type(value), value
                     elif type(value) in _FLOATING:
                         key += name, type(value), repr(value)
@@ -232,7 +230,7 @@ def again(
             if run is None:
                 return _first(calls, args, kwargs, noted, None if valued else storages, mark is not None, fixed)
             if mark is not None:
-                if len(recent) > REMEMBERED:
+                if len(recent) > roads.REMEMBERED:
                     recent.clear()
                 recent.setdefault(mark, (run, [a._aval for a in args if type(a) is Array], args[operands:]))
             return run(storages)
@@ -267,11 +265,13 @@ def _first(
     part of the key. Whether there is a `short` road to it, and whether numbers are `fixed` that are no operands: nothing is learnt then of one operation."""
     function, known, valued = calls.function, calls.runs, storages is None
     types = {type(a) for a in args[: calls.operands]}
-    at_once = calls.whole and not fixed and types.isdisjoint(_FLOATING)  # else each new number would be compiled
-    if at_once or (calls.several and key in calls.several):
-        return _compiled(calls, args, kwargs, key, None, valued)
-    if storages is not None and calls.shapes.get(key[0], 0) >= SHAPES and calls.traces.get(key[0], 0) < TRACES:
-        return _compiled(calls, args, kwargs, key, key[0], False)
+    numbered = fixed or not types.isdisjoint(_NUMBERS)
+    seldom = not numbered and len(calls.programs) < OFTEN
+    if not numbered or calls.numbered < NUMBERED:
+        if (calls.whole and seldom) or calls.several.get(key, 0) >= (1 if seldom else BACK):
+            return _compiled(calls, args, kwargs, key, None, valued, numbered)
+        if storages is not None and calls.shapes.get(key[0], 0) >= SHAPES and calls.traces.get(key[0], 0) < TRACES:
+            return _compiled(calls, args, kwargs, key, key[0], False, numbered)
     kinds, noted = None, None
     if fixed:
         kinds = key[0]
@@ -283,7 +283,7 @@ def _first(
             key, kinds, storages = _told_apart(args, key, kinds, storages)
             served = calls.families.get(kinds)
         if served is not None:
-            if served.met.get(extents, 0) < FEW:
+            if served.met.get(extents, 0) < roads.FEW:
                 road = served.road(args, calls.operands, calls.recent)
                 found = road.run(storages, extents, None, args)
                 if found is not None:
@@ -306,8 +306,8 @@ def _first(
     if len(notes) > 1:
         if not valued and not types.isdisjoint(_FLOATING):
             _keep(known, key, _by_value)
-        elif types <= _ARRAYS or (valued and types <= _ARRAYS | _FLOATING):
-            _keep(calls.several, key, True)
+        elif types <= _ARRAYS | _NUMBERS:
+            _keep(calls.several, key, calls.several.get(key, 0) + 1)
             if kinds is not None:
                 _keep(calls.shapes, kinds, calls.shapes.get(kinds, 0) + 1)
     elif fixed:
@@ -330,7 +330,7 @@ def _first(
                 key, kinds, storages = _told_apart(args, key, kinds, storages)
             if places is not None:
                 in_place = places == list(range(len(storages)))
-                served = Served(notes[0].family, None if in_place else places, {extents: DEAR})
+                served = Served(notes[0].family, None if in_place else places, {extents: roads.DEAR})
                 _keep(calls.families, kinds, served)
     return result
 
@@ -369,73 +369,6 @@ def _places(note: primitive.Note, args: tuple[Any, ...], result: Array, valued: 
     return made
 
 
-class Road(NamedTuple):
-    """The shortest way to what serves operands of any extents."""
-
-    run: Callable[[list[Storage], tuple[int, ...], Any, tuple[Any, ...]], Array | None]
-    """The result for operands and their extents; None where there is more to do. Of extents that come again it is kept how to call what serves
-    them, by this mark of the call's arguments (`Calls.recent`)."""
-    rest: tuple[Any, ...]
-    """The arguments that are no operands: these very objects."""
-
-
-class Served(NamedTuple):
-    """What serves operands of any extents."""
-
-    family: Any
-    places: list[int | Storage] | None
-    """Where its operands are among those of a call, ~k for a number that is argument k, or a number; None where they are as they come."""
-    met: dict[tuple[int, ...], int]
-    """How often calls of some extents were served: up to `FEW`."""
-
-    def given(self, args: tuple[Any, ...]) -> Callable[[list[Storage]], list[Storage]] | None:
-        """Its operands as a function of those of calls like this one; None where they are the same."""
-        places = self.places
-        if places is None:
-            return None
-        known = [k if type(k) is not int or k >= 0 else _number(args[~k]) for k in places]
-        return lambda storages: [storages[k] if type(k) is int else k for k in known]  # type: ignore[misc]
-
-    def road(self, args: tuple[Any, ...], operands: int, recent: dict[Any, Any]) -> Road:
-        """The shortest way for calls like this one."""
-        met, family, given, rest = self.met, self.family, self.given(args), args[operands:]
-        alone, once = family.alone, family.once
-
-        def keep(extents: tuple[int, ...], mark: Any, args: tuple[Any, ...], serve: Run) -> None:
-            def end() -> None:
-                recent.pop(mark, None)
-                met[extents] = FEW
-
-            if len(recent) > REMEMBERED:
-                recent.clear()
-            way = serve if given is None else lambda storages: serve(given(storages))
-            left = FEW - met.get(extents, 0) - 1
-            recent[mark] = counted(left, way, end), [a._aval for a in args if type(a) is Array], rest
-
-        def run(storages: list[Storage], extents: tuple[int, ...], mark: Any, args: tuple[Any, ...]) -> Array | None:
-            times = met.get(extents, 0)
-            if times >= FEW:
-                return None
-            if given is not None:
-                storages = given(storages)
-            found, count = alone(extents, storages), 1
-            if times % (2 * AGAIN) == AGAIN and found is not None and mark is not None:
-                serve = family.alone_ready(extents)
-                if serve is not None:
-                    keep(extents, mark, args, serve)
-            if found is None:
-                more = once(extents, storages)
-                if more is None:
-                    return None
-                found, count = more[0][0], more[2]
-            if len(met) > REMEMBERED:
-                met.clear()
-            met[extents] = times + count
-            return found  # type: ignore[no-any-return]
-
-        return Road(run, rest)
-
-
 def _over_values(call: Callable[..., Any], mapped: Mapped) -> Road:
     """The way for numbers on which fills depend (`core/entrywise`): the function of what is stored, a dense array, takes its own shortest road."""
 
@@ -443,19 +376,6 @@ def _over_values(call: Callable[..., Any], mapped: Mapped) -> Road:
         return mapped.result(args, call)
 
     return Road(run, ())
-
-
-def counted(left: int, serve: Run, end: Callable[[], None]) -> Run:
-    """What serves so many more calls of one shape: it is at its `end` in the last, so that the shape gets a plan of its own in the next."""
-
-    def run(storages: list[Storage]) -> Any:
-        nonlocal left
-        left -= 1
-        if left <= 0:
-            end()
-        return serve(storages)
-
-    return run
 
 
 def _short(args: tuple[Any, ...], operands: int) -> Any:
@@ -488,16 +408,6 @@ def _planned(served: Served, storages: list[Storage], args: tuple[Any, ...]) -> 
     return _run(plan.kernel, plan.out_avals[0], numbers)
 
 
-def _number(value: Any) -> Storage:
-    """A number as an operand."""
-    return _integer(value) if type(value) is int else primitive.weak_scalar(value)._storage
-
-
-@functools.lru_cache(maxsize=256)
-def _integer(value: int) -> Storage:
-    return primitive.weak_scalar(value)._storage
-
-
 def _by_value(storages: Sequence[Storage]) -> Any:
     """In place of a plan, where there is one for every value of the numbers."""
     raise AssertionError("a mark is no plan")
@@ -506,7 +416,7 @@ def _by_value(storages: Sequence[Storage]) -> Any:
 def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
     with _lock:
         known[key] = value
-        primitive.forget(known, REMEMBERED)
+        primitive.forget(known, roads.REMEMBERED)
 
 
 def _straight(note: primitive.Note, args: tuple[Any, ...], result: Array, valued: bool) -> Run | None:
@@ -563,9 +473,11 @@ def _fixed(a: Any) -> tuple[type, Any]:
     return type(a), repr(a) if type(a) in _FLOATING else a
 
 
-def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, kinds: Any, valued: bool) -> Any:
+def _compiled(
+    calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, kinds: Any, valued: bool, numbered: bool
+) -> Any:
     """A call of the function as one program; if it is traced, that is counted for these `kinds` of arguments. Numbers among its operands are part of it where
-    calls are told apart by their values (`valued`)."""
+    calls are told apart by their values (`valued`). Programs with numbers (`numbered`) are counted."""
     function = calls.function
     arrays = [a for a in args if isinstance(a, Array | np.ndarray)]
     count = len(arrays)
@@ -583,6 +495,7 @@ def _compiled(calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any], key: 
             return function(*operands, *rest, **kwargs)
 
         del of_arrays.__wrapped__
+        calls.numbered += numbered
         program = _compiler[0](of_arrays, (calls.name, fixed) if calls.name else None)
         _keep(calls.programs, fixed, program)
     before = calls.traced

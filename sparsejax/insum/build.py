@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from sparsejax import dtypes
-from sparsejax.core.again import REMEMBERED, again
+from sparsejax.core.again import again
 from sparsejax.core.array import Array
 from sparsejax.core.avals import Aval, scalar_aval
 from sparsejax.core.primitive import asarray, weak_scalar
+from sparsejax.core.roads import REMEMBERED
 from sparsejax.core.symbolic import span
 from sparsejax.core.trace import current, is_python_scalar
 from sparsejax.formats import Format

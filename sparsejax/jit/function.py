@@ -14,7 +14,7 @@ import cloudpickle
 import numpy as np
 
 from sparsejax import cached, config, forks, tree_util
-from sparsejax.core import again, primitive, trace
+from sparsejax.core import again, primitive, roads, trace
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval, ShapeDtypeStruct
 from sparsejax.core.jaxpr import ClosedJaxpr
@@ -351,7 +351,7 @@ class JitFunction(Generic[Result]):
                     del self._cache[old]
                     self._shapes.forget(signature.structured(old))
             if trace.current() is None:
-                self._shapes.met[signature.structured(key)] = again.FEW
+                self._shapes.met[signature.structured(key)] = roads.FEW
             return self._cache.setdefault(key, traced)
 
     def _known(self, key: Any, leaves: Sequence[Any]) -> Signature | None:

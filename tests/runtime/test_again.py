@@ -6,7 +6,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import cached, config
-from sparsejax.core import again
+from sparsejax.core import again, roads
 from sparsejax.numpy.elementwise import operators
 
 
@@ -180,7 +180,7 @@ def test_products():
 
 def test_a_known_call_runs_its_plan_alone(monkeypatch):
     x = sj.array(np.eye(7) * 3, format="csr")
-    for _ in range(again.FEW + 2):
+    for _ in range(roads.FEW + 2):
         snp.multiply(x, x), snp.linalg.norm(x), x @ np.ones(7)
 
     def refused(*args, **kwargs):
@@ -219,7 +219,7 @@ def test_caches_are_bounded():
     x = sj.array(np.eye(3), format="csr")
     for k in range(3000):
         x * k
-    assert max(len(calls.runs) for calls in remembered()) <= again.REMEMBERED
+    assert max(len(calls.runs) for calls in remembered()) <= roads.REMEMBERED
 
 
 NEW_SHAPES = {
@@ -265,12 +265,12 @@ def test_numbers_before_arrays_take_the_shortest_road():
     assert {road[0] for c in remembered() for road in c.roads if isinstance(road, tuple)} >= {float, (3,)}
 
 
-@pytest.mark.parametrize("few", [0, 1, again.FEW])
+@pytest.mark.parametrize("few", [0, 1, roads.FEW])
 @pytest.mark.parametrize("jitted", [False, True])
 @pytest.mark.parametrize("name", list(NEW_SHAPES))
 def test_shapes_in_turns_are_served_and_planned(name, jitted, few, monkeypatch):
     """Each shape comes back until it has a plan of its own, at once and under `jit`; before and after, results are the same."""
-    monkeypatch.setattr(again, "FEW", few)
+    monkeypatch.setattr(roads, "FEW", few)
     rng, function = np.random.default_rng(8), NEW_SHAPES[name]
     run = sj.jit(function, static_argnums=2) if jitted else function
     cases = []
@@ -294,7 +294,7 @@ def test_a_shape_that_comes_back_has_a_plan_of_its_own():
         plus(sj.array(np.ones(n)), sj.array(np.ones(n)))
     served, x, y = len(calls.runs), sj.array(np.arange(39.0) / 2), sj.array(np.arange(39.0))
     counts = []
-    for _ in range(again.FEW + 2):
+    for _ in range(roads.FEW + 2):
         np.testing.assert_array_equal(plus(x, y).todense(), 1.5 * np.arange(39.0))
         counts.append(len(calls.runs) - served)
     assert counts[2] == 0  # the shape is served by what serves any extents
@@ -326,13 +326,13 @@ def test_shapes_that_come_again_are_served_by_the_types_of_operands():
         runs(n, 0.1, 2)
     assert not any(run in calls.runs.values() for run, *_ in calls.recent.values())
     kept = len(calls.recent)
-    runs(63, 0.1, again.AGAIN + 2)
+    runs(63, 0.1, roads.AGAIN + 2)
     assert 1 <= len(calls.recent) <= kept + 1
     for density in (0.0, 0.9, 0.1, 0.01, 0.1):
         runs(63, density, 3)
     with config.using(workspace="hash"):
         runs(63, 0.1, 3)
-    runs(63, 0.1, 2 * again.FEW + 4)
+    runs(63, 0.1, 2 * roads.FEW + 4)
     assert any(run in calls.runs.values() for run, *_ in calls.recent.values())
 
 
@@ -345,13 +345,13 @@ def test_a_function_around_one_that_is_known_is_learnt():
         return snp.negative(x)
 
     x, outer = sj.array(np.eye(6), format="csr"), again.again(1)(around)
-    for _ in range(again.FEW + 4):
+    for _ in range(roads.FEW + 4):
         snp.negative(x)
     before = []
-    for k in range(again.FEW + 8):
+    for k in range(roads.FEW + 8):
         np.testing.assert_array_equal(outer(x * float(k)).todense(), -k * np.eye(6))
         before.append(len(runs))
-    assert before[0] == 1 and before[-1] == before[again.FEW // 2]
+    assert before[0] == 1 and before[-1] == before[roads.FEW // 2]
 
 
 def test_other_arguments_are_told_apart_by_type_and_value():
@@ -360,7 +360,7 @@ def test_other_arguments_are_told_apart_by_type_and_value():
     x = sj.array(dense, format="csr")
     for _ in range(2):
         for axis, keep in ((0, False), (1, False), (None, False), (0, True), (np.int64(1), False), (-1, True)):
-            for _ in range(again.FEW + 3):
+            for _ in range(roads.FEW + 3):
                 got = snp.sum(x, axis, None, keep)
                 np.testing.assert_array_equal(got.todense(), np.sum(dense, axis, keepdims=keep))
                 assert snp.sum(x, axis, np.float32, keep).dtype == np.float32
@@ -378,7 +378,7 @@ def test_types_that_are_gone_are_not_taken_for_others():
         for _ in range(2):
             np.testing.assert_array_equal((x @ y).todense(), dense @ dense.T)
             np.testing.assert_array_equal((-x).todense(), -dense)
-    assert max(len(calls.recent) for calls in remembered()) <= again.REMEMBERED + 1
+    assert max(len(calls.recent) for calls in remembered()) <= roads.REMEMBERED + 1
 
 
 @pytest.mark.parametrize("shapes", [[(5, 7)], [(5, 7), (6, 4), (9, 9), (5, 7)]])

@@ -8,7 +8,7 @@ import pytest
 import sparsejax as sj
 import sparsejax.numpy as snp
 import tests.sweeps.more_operations  # noqa: F401
-from sparsejax.core import primitive
+from sparsejax.core import again, primitive
 from tests.autodiff.checks import array
 from tests.sweeps.operations import OPERATIONS
 
@@ -45,7 +45,7 @@ def test_known_types_come_to_one_program(name, form):
     xs = operands(op, form)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for _ in range(4):
+        for _ in range(again.BACK + 3):
             op.function(*xs)
         with primitive.noting() as notes:
             op.function(*xs)
@@ -60,7 +60,7 @@ def test_what_comes_to_several_is_an_operation():
 def test_numbers_beside_arrays_are_remembered_by_value(limits):
     """The same numbers come to one program; others, and other dtypes of them, to results of their own."""
     A = sj.array(np.random.default_rng(0).standard_normal((6, 7)) * (np.arange(7) % 3 == 0), format="csr")
-    for _ in range(4):
+    for _ in range(again.BACK + 3):
         for shift in (0, 1):
             given = [None if limit is None else limit + shift for limit in limits]
             made = snp.clip(A, *given)
@@ -78,3 +78,19 @@ def test_signs_of_zeros_are_those_of_the_first_call(form):
     for _ in range(4):
         made = snp.heaviside(A, -0.0).todense()
         np.testing.assert_array_equal(np.signbit(made), np.signbit(np.heaviside(A.todense(), -0.0)))
+
+
+def test_of_numbers_that_change_few_are_compiled(monkeypatch):
+    """Numbers that come a few times each cost no program; of those that come often, there are so many at most."""
+    A = sj.array(np.random.default_rng(0).standard_normal((6, 7)) * (np.arange(7) % 3 == 0), format="csr")
+    made, compiler = [], again._compiler[0]
+    monkeypatch.setattr(again, "_compiler", [lambda f, name: (made.append(name), compiler(f, name))[1]])
+    sj.clear_caches()
+    for k in range(50):
+        for _ in range(again.BACK):
+            np.testing.assert_array_equal(snp.clip(A, -k / 50, 0.1).todense(), np.clip(A.todense(), -k / 50, 0.1))
+    assert not made
+    for k in range(again.NUMBERED + 8):
+        for _ in range(again.BACK + 1):
+            snp.clip(A, -k / 90, 0.1)
+    assert len(made) == again.NUMBERED

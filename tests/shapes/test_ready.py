@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import sparsejax as sj
 import sparsejax.numpy as snp
 from sparsejax import config
-from sparsejax.core import again
+from sparsejax.core import roads
 from sparsejax.jit.runtime import call_cache
 
 
@@ -59,7 +59,7 @@ def test_shapes_that_come_again(name, form):
             same(run(A, r), function(S, r))
             same(run(A, snp.asarray(r)), function(S, r))
     A, S, r = operands(rng, 33, form)
-    for _ in range(again.FEW + 4):
+    for _ in range(roads.FEW + 4):
         same(run(A, r), function(S, r))
 
 
@@ -79,10 +79,10 @@ def test_it_is_taken_and_counted(monkeypatch):
     assert len(made) <= 3  # once more under other settings, and after them
     shapes = run._shapes
     (shape,) = [s for s in shapes.met if s[1] == (55, 55, 55)]
-    assert shape in shapes._ready and shapes.met[shape] < again.FEW
-    for _ in range(again.FEW):
+    assert shape in shapes._ready and shapes.met[shape] < roads.FEW
+    for _ in range(roads.FEW):
         same(run(A, r), ranked(S, r))
-    assert shape not in shapes._ready and shapes.met[shape] == again.FEW
+    assert shape not in shapes._ready and shapes.met[shape] == roads.FEW
     assert any(s[1] == shape[1] for s in shapes._shortcuts)
 
 
@@ -100,7 +100,7 @@ def test_results_are_not_memory_of_the_caller():
 
 
 def test_many_shapes(monkeypatch):
-    monkeypatch.setattr(again, "REMEMBERED", 3)
+    monkeypatch.setattr(roads, "REMEMBERED", 3)
     rng, run = np.random.default_rng(3), sj.jit(ranked)
     for n in rng.integers(20, 30, 120).tolist():
         A, S, r = operands(rng, n)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sparsejax import config
-from sparsejax.core.again import DEAR
 from sparsejax.core.array import Array, made
+from sparsejax.core.roads import DEAR
 from sparsejax.formats.storage import Storage
 from sparsejax.jit.runtime.direct import Roads
 from sparsejax.jit.runtime.plan import Plan

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsejax import tree_util
-from sparsejax.core import again, primitive
+from sparsejax.core import primitive, roads
 from sparsejax.core.array import Array, made, maker
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr
@@ -58,7 +58,7 @@ class Shapes:
     def __init__(self, families: dict[Any, Family]) -> None:
         self._families = families
         self.met: dict[Any, int] = {}
-        """How often a shape was served by a trace of another one, counted as in `again`: `again.FEW` where it has its own."""
+        """How often a shape was served by a trace of another one, counted as in `again`: `roads.FEW` where it has its own."""
         self._shortcuts: dict[Any, Shortcut] = {}
         self._ready: dict[Any, Callable[[list[Storage]], Any]] = {}
         """What gives the results for shapes that came again, from one trace for many."""
@@ -121,7 +121,7 @@ class Shapes:
                 return made, None
             self._ready.pop(shape, None)
         family, times = self._families.get(structure), self.met.get(shape, 0)
-        if family is None or times >= again.FEW:
+        if family is None or times >= roads.FEW:
             return None
         made, counted = family.alone(extents, storages, _single), 1
         if made is None:
@@ -133,7 +133,7 @@ class Shapes:
             if times:
                 self._prepare(shape, family)
         if len(self.met) > 2 * primitive.REMEMBERED:
-            own = {shape: times for shape, times in list(self.met.items()) if times >= again.FEW}
+            own = {shape: times for shape, times in list(self.met.items()) if times >= roads.FEW}
             self.met = own if len(own) < primitive.REMEMBERED else {}
         self.met[shape] = times + counted
         return made, None
@@ -151,11 +151,11 @@ class Shapes:
 
         def end() -> None:
             self._ready.pop(shape, None)
-            self.met[shape] = again.FEW
+            self.met[shape] = roads.FEW
 
-        if len(self._ready) >= again.REMEMBERED:
+        if len(self._ready) >= roads.REMEMBERED:
             self._ready.clear()
-        self._ready[shape] = again.counted(again.FEW - self.met.get(shape, 0) - 1, ready, end)
+        self._ready[shape] = roads.counted(roads.FEW - self.met.get(shape, 0) - 1, ready, end)
 
 
 def _grown(tree: tree_util.PyTreeDef) -> Callable[[Any], Any]:

@@ -22,11 +22,11 @@ import numpy as np
 
 from sparsejax import config, forks
 from sparsejax.cached import cached_property
-from sparsejax.core.again import DEAR
 from sparsejax.core.array import Array, made
 from sparsejax.core.avals import Aval
 from sparsejax.core.jaxpr import ClosedJaxpr, Jaxpr
 from sparsejax.core.polynomials import Terms
+from sparsejax.core.roads import DEAR
 from sparsejax.core.symbolic import LEAST, MOST, Scope, Span, SymbolicDim
 from sparsejax.formats import Format
 from sparsejax.formats.levels.level import Level
@@ -321,7 +321,7 @@ class Family:
     def once(
         self, extents: tuple[int, ...], storages: Sequence[Storage], serves: Callable[[Any], bool] | None = None
     ) -> tuple[list[Array], Any, int] | None:
-        """The results for operands of these extents, what was made with the trace, and as how many calls they count (`again.FEW`), where one
+        """The results for operands of these extents, what was made with the trace, and as how many calls they count (`roads.FEW`), where one
         `serves` them that is there already: for a shape that is met for the first times, and may be for the last, nothing is kept."""
         if not self._members or config.forcing:
             return None
