@@ -36,9 +36,9 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
         return convert_element_type(elementwise("add", first, elementwise("multiply", second, 1j)), x.dtype)
     limits = np.finfo(x.dtype)
     high, low = limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
-    made = where(elementwise("isnan", x), x.dtype.type(nan), x)
-    made = where(elementwise("equal", made, np.inf), x.dtype.type(high), made)
-    return where(elementwise("equal", made, -np.inf), x.dtype.type(low), made)
+    made = where(elementwise("equal", x, -np.inf), x.dtype.type(low), x)
+    made = where(elementwise("equal", x, np.inf), x.dtype.type(high), made)
+    return where(elementwise("isnan", x), x.dtype.type(nan), made)
 
 
 def _without(x: Any, value: Any) -> Any:
@@ -98,7 +98,6 @@ def nanprod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False)
     return reduce("prod", _without(asarray(x), 1), axis, dtype, keepdims)
 
 
-@again(1, whole=True)
 def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
     """`numpy.nancumsum`: NaN counts as zero; dense."""
     return cumsum(_without(asarray(x), 0), axis, dtype)

@@ -22,7 +22,7 @@ SEVERAL = """
     np.concatenate; np.convolve; np.corrcoef; np.correlate; np.cov; np.cross; np.cumsum; np.diag:matrix; np.digitize; np.dstack;
     np.einsum:complement; np.einsum:diagonal of two; np.einsum:mask; np.einsum:masked min_plus; np.fft.fft; np.flatnonzero; np.gradient;
     np.insert; np.interp; np.isin; np.lexsort; np.linalg.cholesky; np.linalg.det; np.linalg.eigh; np.linalg.eigvals; np.linalg.inv;
-    np.linalg.qr; np.linalg.slogdet; np.linalg.svd; np.matmul:stacked; np.median; np.median:0; np.median:1; np.meshgrid; np.moveaxis;
+    np.linalg.qr; np.linalg.slogdet; np.linalg.svd; np.matmul:stacked; np.median; np.median:0; np.median:1; np.meshgrid; np.moveaxis; np.nancumsum;
     np.nanpercentile; np.nanquantile; np.nonzero; np.percentile; np.quantile; np.searchsorted; np.select; np.sort:flat; np.stack; np.take:flat;
     np.take_along_axis; np.trapezoid; np.vander; random.bernoulli; random.normal; random.permutation; random.randint; random.uniform:like
 """
@@ -94,3 +94,10 @@ def test_of_numbers_that_change_few_are_compiled(monkeypatch):
         for _ in range(again.BACK + 1):
             snp.clip(A, -k / 90, 0.1)
     assert len(made) == again.NUMBERED
+
+
+@pytest.mark.parametrize("given", [dict(nan=-np.inf, neginf=-1.0), dict(nan=np.inf, posinf=3.0), dict(posinf=np.nan)])
+def test_what_replaces_is_not_replaced(given):
+    x = np.array([np.nan, np.inf, -np.inf, 1.0, 0.0])
+    for form in ("dense", "coo"):
+        np.testing.assert_array_equal(snp.nan_to_num(sj.array(x, format=form), **given).todense(), np.nan_to_num(x, **given))
