@@ -96,8 +96,12 @@ def test_of_numbers_that_change_few_are_compiled(monkeypatch):
     assert len(made) == again.NUMBERED
 
 
-@pytest.mark.parametrize("given", [dict(nan=-np.inf, neginf=-1.0), dict(nan=np.inf, posinf=3.0), dict(posinf=np.nan)])
+@pytest.mark.parametrize(
+    "given", [{"nan": -np.inf, "neginf": -1.0}, {"nan": np.inf, "posinf": 3.0}, {"posinf": np.nan}]
+)
 def test_what_replaces_is_not_replaced(given):
     x = np.array([np.nan, np.inf, -np.inf, 1.0, 0.0])
     for form in ("dense", "coo"):
-        np.testing.assert_array_equal(snp.nan_to_num(sj.array(x, format=form), **given).todense(), np.nan_to_num(x, **given))
+        np.testing.assert_array_equal(
+            snp.nan_to_num(sj.array(x, format=form), **given).todense(), np.nan_to_num(x, **given)
+        )

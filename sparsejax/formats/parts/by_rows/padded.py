@@ -182,7 +182,7 @@ def behind(parts: list[Storage]) -> Storage:
     return Storage(form, shape, fill, ((), own, *first.buffers[2:]), vals)
 
 
-NARROW = 32
+NARROW = 3
 """Columns of a matrix that are copied one by one, at most."""
 LARGE = 1 << 20
 """Bytes of vectors from which on memory is used again that others had: below, taking that costs more than it saves."""
