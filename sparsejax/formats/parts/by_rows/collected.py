@@ -13,8 +13,10 @@ import numpy as np
 
 from sparsejax.formats import convert
 from sparsejax.formats.format import Format
+from sparsejax.formats.levels.banded import Banded
 from sparsejax.formats.levels.diagonal import Diagonal
 from sparsejax.formats.levels.ell import Ell
+from sparsejax.formats.levels.level import Level
 from sparsejax.formats.levels.loose import LooseCompressed
 from sparsejax.formats.parts.by_rows import padded
 from sparsejax.formats.passes import Array
@@ -29,8 +31,8 @@ FULL = 0.7
 
 
 def of_rows(parts: Iterable[Storage | None], count: int, format: Format) -> Storage | None:
-    """As `collected`, in a `format` of `padded.listed_rows`, of parts whose rows list their columns. Where rows of ell are far from full, these are collected,
-    and become ell once: they take less memory than the slots, each of which is then written once.
+    """As `collected`, in a `format` of `padded.listed_rows`, of parts whose rows list their columns. Where rows of ell, or bands, are far from full, these are
+    collected, and become these once: they take less memory than the slots, each of which is then written once.
 
     >>> A = convert.from_dense(np.array([[0.0, 5.0], [6.0, 7.0]]), Format.parse("csr", 2), 0.0)
     >>> of_rows(iter([A, A]), 4, Format.parse("ell", 2)).buffers[1]
@@ -45,15 +47,22 @@ def of_rows(parts: Iterable[Storage | None], count: int, format: Format) -> Stor
     held = [first]  # not to stand beside what it becomes
     del first
     given = itertools.chain((held.pop() for _ in range(1)), parts)
-    if rows.level is Ell and _sparse(held[0].buffers[1][0]):
+    if _sparse(rows.level, *held[0].buffers[1]):
         whole = collected(given, count)
         return None if whole is None else convert.convert(whole, format)
     return collected((None if part is None else convert.convert(part, format) for part in given), count)
 
 
-def _sparse(pos: Array) -> bool:
-    """Whether most slots of rows as long as the longest of these are unused."""
-    return len(pos) > 1 and FULL * (len(pos) - 1) * int(np.diff(pos).max()) > int(pos[-1])
+def _sparse(level: type[Level], pos: Array, crd: Array) -> bool:
+    """Whether most positions that a level has for such rows are unused."""
+    if not len(crd):
+        return False
+    if level is Ell:
+        return FULL * (len(pos) - 1) * int(np.diff(pos).max()) > len(crd)
+    if level is Banded:
+        first, last = pos[:-1][pos[1:] > pos[:-1]], pos[1:][pos[1:] > pos[:-1]] - 1
+        return FULL * int((crd[last] - crd[first] + 1).sum(dtype=np.int64)) > len(crd)
+    return False
 
 
 def collected(parts: Iterable[Storage | None], count: int) -> Storage | None:
