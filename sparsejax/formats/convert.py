@@ -130,6 +130,7 @@ def read_as(storage: Storage) -> Format | None:
 
 
 @functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)
 def levels_to_sort(source: Format, target: Format, joined: int | None = None) -> int | None:
     """By how many of the first levels of `target` entries in the order of `source` must be sorted; None where that is to be seen.
 

@@ -66,7 +66,7 @@ def nonzero(storage: Storage) -> Array:
         return np.stack(np.nonzero(np.atleast_1d(convert.to_dense(storage)))).astype(np.int64, copy=False)
     form = storage.format
     unique = all(level.unique for level in form.levels)
-    places = convert.levels_to_sort(form, Format.parse("coo", form.ndim)) if unlisted.searched(form) else None
+    places = convert.levels_to_sort(form, Format.parse("coo", form.ndim)) if unique and not form.blocked else None
     if places is None or places > 1:
         if unique and len(storage.vals) >= passes.MANY:  # whether they are zero is less to be moved than values
             storage = storage.with_values(storage.vals != 0, np.False_)
