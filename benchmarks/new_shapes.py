@@ -1,6 +1,6 @@
 """What a shape costs that was never seen before: `python -m benchmarks.new_shapes`; of every row of `benchmarks.everyday`: `... --everyday [--only set ...]`.
 
-Operands of random shapes, each used until it has a plan of its own (`again.FEW`) and is warm: the first call is one of a new shape ("new"), the second
+Operands of random shapes, each used until it has a plan of its own (`roads.FEW`) and is warm: the first call is one of a new shape ("new"), the second
 is served as that ("again"), the dearest of the others makes the plan ("plan"), the last is warm, with everything that it touches in the caches.
 Then a call on arrays that were never used, of a shape that is warm ("array"): their addresses and facts are found, and nothing else is new; what
 "new" takes beyond that is the shape's. And a warm call on an array that was used some shapes ago ("cold"), after operands were made as before the new one:
@@ -26,11 +26,11 @@ import scipy.sparse as sp
 
 import sparsejax as sj
 from benchmarks import everyday
-from sparsejax.core import again as calls
+from sparsejax.core import roads
 from sparsejax.jit import pipeline
 
 SHAPES, KNOWN = 200, 40
-CALLS = calls.FEW + 7
+CALLS = roads.FEW + 7
 AGO = 20
 """So many shapes ago an array was used last whose warm call finds the caches as a new shape does."""
 ROWS = -1
