@@ -181,6 +181,9 @@ def _joined(arrays: Any, depth: int, ndim: int) -> Any:
     return concatenate([_joined(x, depth - 1, ndim) for x in arrays], ndim - depth)
 
 
+_CSR, _CSC = (Format.parse(name, 2) for name in ("csr", "csc"))
+
+
 def block_diag(*arrays: Any, format: Any = "csr") -> Array:
     """Matrices along the diagonal of one matrix, nothing elsewhere: csr unless `format` says otherwise. O(stored entries).
 
@@ -192,7 +195,7 @@ def block_diag(*arrays: Any, format: Any = "csr") -> Array:
     if current() is None:
         at_once = _on_diagonal(listed, format)
         if at_once is not None:
-            return at_once if format == "csr" else convert_format(at_once, format)
+            return convert_format(at_once, format)
     parts = [convert_format(atleast_2d(x), "csr") for x in listed]
     if not parts:
         raise ValueError("block_diag takes at least one matrix")
@@ -219,7 +222,7 @@ def _on_diagonal(arrays: Sequence[Any], format: Any) -> Array | None:
     storages, made = [x._storage for x in arrays], None
     if padded.rows_of(storages[0].format) is not None and not grouping.names_groups(format):
         made = joined.diagonal(storages, Format.parse(format, 2)) if len({s.format for s in storages}) == 1 else None
-    made = joined.on_diagonal(storages) if made is None else made
+    made = joined.on_diagonal(storages, _CSC if format in ("csc", _CSC) else _CSR) if made is None else made
     return None if made is None else Array(made)
 
 

@@ -421,5 +421,9 @@ def test_blocks_on_a_diagonal(form):
     for made in (snp.block_diag(parts), sj.jit(lambda *xs: snp.block_diag(xs))(*parts)):
         assert str(made.format) == "csr"
         np.testing.assert_array_equal(made.todense(), expected)
-    assert str(snp.block_diag(parts, format="coo").format) == "coo"
+    for other in ("coo", "csc"):
+        made = snp.block_diag(parts, format=other)
+        assert str(made.format) == other
+        np.testing.assert_array_equal(made.todense(), expected)
+        validate(made._storage)
     validate(snp.block_diag(parts)._storage)

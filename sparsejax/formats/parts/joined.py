@@ -145,35 +145,35 @@ def _as_rows(storage: Storage, form: Format) -> Storage:
     return rows if rows.format == form else Storage(form, rows.shape, rows.fill_value, rows.buffers, rows.vals)
 
 
-def on_diagonal(storages: Sequence[Storage]) -> Storage | None:
-    """Matrices of one dtype and fill along the diagonal of a csr matrix: one after the other becomes rows, and stands where it stays before the next does.
-    None of formats that store what csr does not. Linear in rows and entries.
+def on_diagonal(storages: Sequence[Storage], form: Format) -> Storage | None:
+    """Matrices of one dtype and fill along the diagonal of one in `form`, csr or csc: one after the other becomes rows (of csc: columns), and stands where
+    it stays before the next does. None of formats that store what `form` does not. Linear in rows and entries.
 
     >>> from sparsejax.formats import Format, convert
     >>> A = convert.from_dense(np.eye(2), Format.parse("csc", 2), 0.0)
-    >>> on_diagonal([A, A]).buffers[1]
+    >>> on_diagonal([A, A], Format.parse("csr", 2)).buffers[1]
     (array([0, 1, 2, 3, 4]), array([0, 1, 2, 3], dtype=int32))
     """
-    first, form = storages[0], Format.parse("csr", 2)
+    first, (outer, inner) = storages[0], form.order
     if any(not located.searched(s.format) or s.format.is_dense or s.ndim != 2 for s in storages):
         return None
-    height, width = (sum(s.shape[d] for s in storages) for d in range(2))
+    shape = tuple([sum(s.shape[d] for s in storages) for d in range(2)])
     entries = sum(len(s.vals) for s in storages)
     many = passes.over(entries)
-    crd, indices = many.room(entries, crd_dtype(width))
+    crd, indices = many.room(entries, crd_dtype(shape[inner]))
     vals, values = many.room(entries, first.dtype)
-    pos = np.zeros(height + 1, np.int64)
+    pos = np.zeros(shape[outer] + 1, np.int64)
     row = column = begin = 0
     for s in storages:
         rows, end = convert.convert(s, form), begin + len(s.vals)
         if len(rows.vals) != len(s.vals):
             return None
-        np.add(rows.buffers[1][0], begin, out=pos[row : row + s.shape[0] + 1])
+        np.add(rows.buffers[1][0], begin, out=pos[row : row + s.shape[outer] + 1])
         np.add(rows.buffers[1][1], column, out=indices[begin:end], dtype=indices.dtype, casting="unsafe")
         values[begin:end] = rows.vals
         del rows
-        row, column, begin = row + s.shape[0], column + s.shape[1], end
-    return Storage(form, (height, width), first.fill_value, ((), (pos, crd)), vals)
+        row, column, begin = row + s.shape[outer], column + s.shape[inner], end
+    return Storage(form, shape, first.fill_value, ((), (pos, crd)), vals)
 
 
 def surrounded(storage: Storage, widths: Sequence[tuple[int, int]]) -> Storage | None:

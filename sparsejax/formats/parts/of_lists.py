@@ -137,7 +137,7 @@ def tabled(extent: int, work: int) -> bool:
     return extent <= max(16 * passes.MANY, 64 * work)
 
 
-BLOCKS, LEAST = 16, 1 << 17
+BLOCKS, LEAST = 32, 1 << 17
 """Into so many blocks entries are cut, of as many at least, whose columns are named one block after the other."""
 
 
