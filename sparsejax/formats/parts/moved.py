@@ -11,6 +11,7 @@ Other formats are read as rows, and become what they were.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -59,9 +60,17 @@ def rolled(storage: Storage, axis: int, cut: int) -> Storage | None:
     return plain.by_plain(lambda rows: rolled(rows, axis, cut), form, storage) if made is None else made
 
 
+def _some_rows(storage: Storage, work: Callable[[Storage], Storage | None]) -> Storage | None:
+    """What is done to a matrix whose rows are cut as they are stored, done to some of them at a time; None where one piece is enough."""
+    form, rows = storage.format, padded.rows_of(storage.format)
+    assert rows is not None
+    count = -(-storage.shape[rows.axis] // rows.step)
+    return in_pieces([storage], spans_of(storage), lambda number, part: work(part), form, count)
+
+
 def _rolled_rows(storage: Storage, axis: int, cut: int) -> Storage | None:
     """As `rolled`, of a matrix whose rows are cut as they are stored (`padded`); None for others, and where one piece is enough."""
-    form, rows = storage.format, padded.rows_of(storage.format)
+    rows = padded.rows_of(storage.format)
     if rows is None:
         return None
     if axis == rows.axis:
@@ -70,14 +79,7 @@ def _rolled_rows(storage: Storage, axis: int, cut: int) -> Storage | None:
         if len(found) == 2 and padded.fits(found, axis):
             return padded.behind(found)
     if axis != rows.axis and rows.level is not Diagonal:
-        read = spans_of(storage)
-        return in_pieces(
-            [storage],
-            read,
-            lambda number, part: rolled(part, axis, cut),
-            form,
-            -(-storage.shape[rows.axis] // rows.step),
-        )
+        return _some_rows(storage, lambda part: rolled(part, axis, cut))
     shape = storage.shape[rows.axis], storage.shape[1 - rows.axis]
     extent, moves = storage.shape[axis], []
     for here, to in ((range(cut, extent), 0), (range(cut), extent - cut)):
@@ -135,14 +137,7 @@ def repeated(storage: Storage, axis: int, count: int) -> Storage | None:
         rows = padded.rows_of(form)
         if rows is None or rows.axis == axis:
             return None
-        read = spans_of(storage)
-        return in_pieces(
-            [storage],
-            read,
-            lambda number, part: repeated(part, axis, count),
-            form,
-            -(-storage.shape[rows.axis] // rows.step),
-        )
+        return _some_rows(storage, lambda part: repeated(part, axis, count))
     first, _ = form.runs[-1]
     pos, *_ = storage.buffers[first]
     *lead, crd = [level[-1] for level in storage.buffers[first:]]
